@@ -1,0 +1,38 @@
+# Sourced by ./mvnw and bench/bench, so that both run on the same JDK.
+#
+# use_jdk25 exports JAVA_HOME as the first JDK 25 among: JAVA_HOME, the java on the PATH, and the
+# folders below where package managers and installers put JDKs. A JDK says what it is in its
+# "release" file, so nothing is started to find out. NCCL4J_JVM_DIRS (separated by colons) replaces
+# the list of folders. Without a JDK 25 it prints one line on stderr and fails.
+
+is_jdk25() {
+    [ -x "$1/bin/javac" ] && grep -q '^JAVA_VERSION="25[".]' "$1/release" 2>/dev/null
+}
+
+use_jdk25() {
+    jdk25_dirs=${NCCL4J_JVM_DIRS-/usr/lib/jvm:/usr/java:/opt/java:/opt:$HOME/.sdkman/candidates/java:$HOME/.jdks:/Library/Java/JavaVirtualMachines:$HOME/Library/Java/JavaVirtualMachines}
+    if [ -n "${JAVA_HOME-}" ] && is_jdk25 "$JAVA_HOME"; then
+        export JAVA_HOME
+        return 0
+    fi
+    if jdk25_java=$(command -v java) && jdk25_java=$(readlink -f "$jdk25_java" 2>/dev/null); then
+        jdk25_home=${jdk25_java%/bin/java}
+        if is_jdk25 "$jdk25_home"; then
+            export JAVA_HOME="$jdk25_home"
+            return 0
+        fi
+    fi
+    jdk25_rest=$jdk25_dirs:
+    while [ -n "$jdk25_rest" ]; do
+        jdk25_dir=${jdk25_rest%%:*}
+        jdk25_rest=${jdk25_rest#*:}
+        for jdk25_home in "$jdk25_dir" "$jdk25_dir"/* "$jdk25_dir"/*/Contents/Home; do
+            if is_jdk25 "$jdk25_home"; then
+                export JAVA_HOME="$jdk25_home"
+                return 0
+            fi
+        done
+    done
+    echo "nccl4j needs a JDK 25, and there is none in JAVA_HOME, on the PATH or under $jdk25_dirs: install one (package temurin-25-jdk or openjdk-25-jdk), or set JAVA_HOME to it." >&2
+    return 1
+}

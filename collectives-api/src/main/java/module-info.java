@@ -1,0 +1,2 @@
+/** The contract that every backend keeps. */
+module org.nccl4j.collectives {}

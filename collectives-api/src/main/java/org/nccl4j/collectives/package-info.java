@@ -1,0 +1,2 @@
+/** The contract that every backend keeps. */
+package org.nccl4j.collectives;

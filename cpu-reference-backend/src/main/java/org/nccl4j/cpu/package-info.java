@@ -1,0 +1,2 @@
+/** The contract in pure Java. */
+package org.nccl4j.cpu;
