@@ -1,0 +1,169 @@
+package org.nccl4j.collectives;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Consumer;
+
+/**
+ * A way to run collectives: NCCL on GPUs, or the CPU. Found by {@link java.util.ServiceLoader};
+ * users go through {@link Backends}.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+public interface Backend {
+    /**
+     * A short name.
+     *
+     * @return for example {@code "cpu"} or {@code "nccl"}
+     */
+    String name();
+
+    /**
+     * Whether it can be used here. Every other method but {@link #name} throws {@link
+     * LibraryUnavailableException} when not.
+     *
+     * @return yes, or no with the reasons
+     */
+    Availability availability();
+
+    /**
+     * What it can do.
+     *
+     * @return the same for the life of the process
+     */
+    Capabilities capabilities();
+
+    /**
+     * The devices that a program gets by default.
+     *
+     * @return GPUs; for the CPU max(2, cores) virtual devices
+     */
+    List<Device> devices();
+
+    /**
+     * How many devices there can be.
+     *
+     * @return the number of GPUs; for the CPU 1024
+     */
+    int deviceLimit();
+
+    /**
+     * A device by number.
+     *
+     * @param ordinal 0 to {@code deviceLimit() - 1}
+     * @return the device
+     * @throws InvalidArgumentException if there is no such device
+     */
+    Device device(int ordinal);
+
+    /**
+     * Communicators for n ranks in this process, rank i on device i.
+     *
+     * @param ranks how many, 1 to {@link #deviceLimit}
+     * @param config for all ranks
+     * @return one communicator per rank, in rank order
+     * @throws InvalidArgumentException if there are not so many devices
+     */
+    List<Communicator> createLocal(int ranks, CommunicatorConfig config);
+
+    /**
+     * A new id for {@link #create}.
+     *
+     * @return an id that no other communicator has
+     */
+    UniqueId newUniqueId();
+
+    /**
+     * Joins a communicator as one rank; the others do the same, in other threads or processes.
+     * Waits for them, at most {@link CommunicatorConfig#operationTimeout}.
+     *
+     * @param bootstrap where the ranks meet
+     * @param rank this rank
+     * @param size the number of ranks
+     * @param config this rank's configuration
+     * @return the communicator
+     * @throws InvalidArgumentException if the rank is out of range or taken, or ranks disagree
+     *     about the size
+     * @throws CollectiveTimeoutException if ranks are missing at the deadline; the message names
+     *     them
+     * @throws UnsupportedException if the backend cannot connect these ranks
+     */
+    Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config);
+
+    /**
+     * Runs a body that records operations, then issues them all in order on this thread. A body
+     * that throws issues nothing and its exception reaches the caller. Operations of one
+     * communicator start when all its streams in the group have reached them, and hold those
+     * streams until the last ends. Groups do not nest. Using a communicator or stream that the open
+     * group has touched, other than through the group, is refused.
+     *
+     * @param body records the operations
+     * @throws InvalidArgumentException if this thread is already in a group's body
+     */
+    void group(Consumer<Group> body);
+
+    /**
+     * As {@link #group}, but records for later.
+     *
+     * @param body records the operations
+     * @return the group, to be issued any number of times
+     */
+    RecordedGroup record(Consumer<Group> body);
+
+    /**
+     * {@link Communicator#split} for all ranks that this thread drives.
+     *
+     * @param communicators ranks of one communicator
+     * @param colors one per communicator
+     * @param keys one per communicator
+     * @return the new communicators, in the order of {@code communicators}
+     */
+    Pending<List<Optional<Communicator>>> split(
+            List<Communicator> communicators, int[] colors, int[] keys);
+
+    /**
+     * {@link Communicator#exchangeCounts} for all ranks that this thread drives.
+     *
+     * @param communicators ranks of one communicator
+     * @param sendCountsElements one row per communicator
+     * @return one row of receive counts per communicator
+     */
+    Pending<long[][]> exchangeCounts(List<Communicator> communicators, long[][] sendCountsElements);
+
+    /**
+     * Closes all ranks that this thread drives, so that none waits for another's close.
+     *
+     * @param communicators ranks of any communicators
+     * @throws CollectiveException the first failure, with the others suppressed; all are closed
+     */
+    void closeAll(List<Communicator> communicators);
+
+    /**
+     * Captures what a body enqueues on streams, which must include the streams of all ranks that
+     * this thread drives.
+     *
+     * @param streams the streams to capture
+     * @param body enqueues the work
+     * @return the graph
+     * @throws UnsupportedException if {@link Capabilities#capture} is false
+     */
+    Graph capture(List<DeviceStream> streams, Runnable body);
+
+    /**
+     * Waits until streams are done, under one deadline.
+     *
+     * @param streams any streams of this backend
+     * @param timeout how long at most for all together
+     * @throws CollectiveException as {@link DeviceStream#synchronize}, for the first stream that
+     *     fails
+     */
+    default void synchronizeAll(List<DeviceStream> streams, Duration timeout) {
+        long start = System.nanoTime();
+        long budgetNanos = Durations.saturatedNanos(timeout);
+        for (DeviceStream stream : streams) {
+            stream.synchronize(
+                    Duration.ofNanos(Math.max(0, budgetNanos - (System.nanoTime() - start))));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+package org.nccl4j.collectives;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/**
+ * How a communicator behaves. Start from {@link #defaults()} and change what matters with the
+ * {@code with} methods; all ranks must use the same values but for the device. Thread safety:
+ * immutable.
+ *
+ * @param name shown in messages and traces
+ * @param operationTimeout how long an operation may head its stream before the communicator fails;
+ *     also the bound of every wait inside create, split and close
+ * @param abortOnFailure whether the watchdog aborts a failed communicator by itself, so that
+ *     buffers and streams become free without a call of the user
+ * @param deviceOrdinal the device of this rank; empty lets the backend choose
+ * @param blocking NCCL's blocking mode; false costs a thread start per launch there; the CPU
+ *     backend never blocks and ignores it
+ * @param timing whether NCCL operations are timed for JFR events
+ * @param consistencyCheck compares operations' signatures through this store where the backend
+ *     cannot detect mismatches itself
+ * @param traceFile where a backend that can trace writes a JSON line per step of each algorithm
+ */
+public record CommunicatorConfig(
+        String name,
+        Duration operationTimeout,
+        boolean abortOnFailure,
+        OptionalInt deviceOrdinal,
+        boolean blocking,
+        boolean timing,
+        Optional<Store> consistencyCheck,
+        Optional<Path> traceFile) {
+    private static final CommunicatorConfig DEFAULTS =
+            new CommunicatorConfig(
+                    "world",
+                    Duration.ofMinutes(10),
+                    true,
+                    OptionalInt.empty(),
+                    true,
+                    false,
+                    Optional.empty(),
+                    Optional.empty());
+
+    /** Refuses a timeout that is not positive and a missing name. */
+    public CommunicatorConfig {
+        if (operationTimeout.isNegative() || operationTimeout.isZero()) {
+            throw new InvalidArgumentException(
+                    "operationTimeout must be positive, got "
+                            + operationTimeout
+                            + "; nothing may wait for ever or not at all");
+        }
+        if (name.isBlank()) {
+            throw new InvalidArgumentException("a communicator's name must not be blank");
+        }
+    }
+
+    /**
+     * The defaults: name "world", 10 minutes, abort on failure, device chosen by the backend, no
+     * trace.
+     *
+     * @return the configuration
+     */
+    public static CommunicatorConfig defaults() {
+        return DEFAULTS;
+    }
+
+    /**
+     * With another name.
+     *
+     * @param newName the name
+     * @return the changed copy
+     */
+    public CommunicatorConfig withName(String newName) {
+        return new CommunicatorConfig(
+                newName,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * With another timeout.
+     *
+     * @param timeout a positive duration
+     * @return the changed copy
+     */
+    public CommunicatorConfig withOperationTimeout(Duration timeout) {
+        return new CommunicatorConfig(
+                name,
+                timeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * With or without the automatic abort.
+     *
+     * @param abort whether the watchdog aborts a failed communicator
+     * @return the changed copy
+     */
+    public CommunicatorConfig withAbortOnFailure(boolean abort) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abort,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * On a given device.
+     *
+     * @param ordinal the device's number
+     * @return the changed copy
+     */
+    public CommunicatorConfig withDevice(int ordinal) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                OptionalInt.of(ordinal),
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * In NCCL's blocking or non-blocking mode.
+     *
+     * @param block true for blocking
+     * @return the changed copy
+     */
+    public CommunicatorConfig withBlocking(boolean block) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                block,
+                timing,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * With a consistency check through a store.
+     *
+     * @param store a store that all ranks see
+     * @return the changed copy
+     */
+    public CommunicatorConfig withConsistencyCheck(Store store) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                Optional.of(store),
+                traceFile);
+    }
+
+    /**
+     * With timed operations.
+     *
+     * @param timed whether operations are timed for JFR events where that costs something
+     * @return the changed copy
+     */
+    public CommunicatorConfig withTiming(boolean timed) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timed,
+                consistencyCheck,
+                traceFile);
+    }
+
+    /**
+     * With a trace.
+     *
+     * @param file the file, replaced if it exists; communicators of one process that name the same
+     *     file share it
+     * @return the changed copy
+     */
+    public CommunicatorConfig withTraceFile(Path file) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                Optional.of(file));
+    }
+}

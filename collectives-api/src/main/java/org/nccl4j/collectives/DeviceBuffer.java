@@ -1,0 +1,295 @@
+package org.nccl4j.collectives;
+
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import org.nccl4j.collectives.spi.BufferOwner;
+
+/**
+ * A range of device memory, held as an address that Java cannot dereference, or of host memory.
+ * Make slices once and reuse them; operations allocate nothing.
+ *
+ * <p>A buffer that is written by enqueued work has undefined contents until the work is complete; a
+ * buffer that is read must not change until then. Buffers stay reachable while work uses them.
+ *
+ * <p>Thread safety: immutable but for {@link #close}, which any thread may call once work that uses
+ * the buffer has been enqueued.
+ */
+public final class DeviceBuffer implements AutoCloseable {
+    /** No memory at all, for operations with count 0. Closing it does nothing. */
+    public static final DeviceBuffer EMPTY =
+            new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, null, null);
+
+    private final MemorySegment segment;
+    private final long address;
+    private final long sizeBytes;
+    private final Device device;
+    private final boolean host;
+    private final BufferOwner owner;
+    private final DeviceBuffer root;
+    private volatile boolean closed;
+
+    private DeviceBuffer(
+            MemorySegment segment,
+            long address,
+            long sizeBytes,
+            Device device,
+            boolean host,
+            BufferOwner owner,
+            DeviceBuffer root) {
+        this.segment = segment;
+        this.address = address;
+        this.sizeBytes = sizeBytes;
+        this.device = device;
+        this.host = host;
+        this.owner = owner;
+        this.root = root == null ? this : root;
+    }
+
+    /**
+     * Host memory that others own. The segment's scope stays in force: closing its arena while work
+     * runs fails the communicator, never the JVM.
+     *
+     * @param memory a native segment of a global, automatic or shared arena
+     * @return a buffer whose {@link #close} frees nothing
+     * @throws InvalidArgumentException for heap segments and confined arenas, with advice
+     */
+    public static DeviceBuffer wrap(MemorySegment memory) {
+        if (!memory.isNative()) {
+            throw new InvalidArgumentException(
+                    "a heap segment cannot be used by asynchronous work: the garbage collector may move it; copy it to a"
+                            + " segment of Arena.ofAuto() or Arena.ofShared() and wrap that");
+        }
+        // A confined arena's segment would throw WrongThreadException in the thread that moves the
+        // data.
+        if (!isAccessibleByAnyThread(memory)) {
+            throw new InvalidArgumentException(
+                    "a segment of a confined arena cannot be used by other threads, and asynchronous work runs on them;"
+                            + " allocate it from Arena.ofAuto(), Arena.ofShared() or Arena.global()");
+        }
+        MemorySegment uniform = uniform(memory);
+        return new DeviceBuffer(
+                uniform, uniform.address(), uniform.byteSize(), null, true, null, null);
+    }
+
+    /**
+     * Host memory of a direct buffer, from its position to its limit.
+     *
+     * @param memory a direct byte buffer; it stays reachable through the result
+     * @return a buffer whose {@link #close} frees nothing
+     * @throws InvalidArgumentException for a heap buffer, with advice
+     */
+    public static DeviceBuffer wrap(ByteBuffer memory) {
+        if (!memory.isDirect()) {
+            throw new InvalidArgumentException(
+                    "a heap ByteBuffer cannot be used by asynchronous work; use ByteBuffer.allocateDirect("
+                            + memory.remaining()
+                            + ")");
+        }
+        return wrap(MemorySegment.ofBuffer(memory));
+    }
+
+    /**
+     * Device memory that others own, such as a pointer of JCuda, JavaCPP, TornadoVM or DJL.
+     *
+     * @param device the device that holds it
+     * @param address the device address
+     * @param sizeBytes how much may be used from there
+     * @return a buffer whose {@link #close} frees nothing
+     * @throws InvalidArgumentException if the size is negative or the address null
+     */
+    public static DeviceBuffer wrap(Device device, long address, long sizeBytes) {
+        if (sizeBytes < 0 || (address == 0 && sizeBytes > 0)) {
+            throw new InvalidArgumentException(
+                    "not a device range: address 0x"
+                            + Long.toHexString(address)
+                            + ", "
+                            + sizeBytes
+                            + " bytes");
+        }
+        return new DeviceBuffer(
+                MemorySegment.ofAddress(address), address, sizeBytes, device, false, null, null);
+    }
+
+    /**
+     * For backends: memory that a device has just allocated.
+     *
+     * @param device the device
+     * @param memory CPU memory as a native segment of its size; a GPU's address as a segment of
+     *     size 0
+     * @param sizeBytes the size
+     * @param owner frees it
+     * @return the buffer
+     */
+    public static DeviceBuffer allocated(
+            Device device, MemorySegment memory, long sizeBytes, BufferOwner owner) {
+        boolean dereferenceable = memory.byteSize() == sizeBytes;
+        MemorySegment held = dereferenceable ? uniform(memory) : memory;
+        return new DeviceBuffer(
+                held, held.address(), sizeBytes, device, dereferenceable, owner, null);
+    }
+
+    /**
+     * A part of this buffer. It shares the memory and becomes unusable when the whole is closed;
+     * closing the part does nothing.
+     *
+     * @param offsetBytes where the part starts
+     * @param partBytes its size
+     * @return the part
+     * @throws InvalidArgumentException if the part is not within this buffer
+     */
+    public DeviceBuffer slice(long offsetBytes, long partBytes) {
+        if (offsetBytes < 0 || partBytes < 0 || offsetBytes > sizeBytes - partBytes) {
+            throw new InvalidArgumentException(
+                    "slice ["
+                            + offsetBytes
+                            + ", +"
+                            + partBytes
+                            + ") is not within a buffer of "
+                            + sizeBytes
+                            + " bytes");
+        }
+        MemorySegment part =
+                host
+                        ? segment.asSlice(offsetBytes, partBytes)
+                        : MemorySegment.ofAddress(address + offsetBytes);
+        return new DeviceBuffer(part, address + offsetBytes, partBytes, device, host, owner, root);
+    }
+
+    /**
+     * The first byte's address, host or device.
+     *
+     * @return the address
+     */
+    public long address() {
+        return address;
+    }
+
+    /**
+     * The size in bytes.
+     *
+     * @return 0 or more
+     */
+    public long sizeBytes() {
+        return sizeBytes;
+    }
+
+    /**
+     * The device whose memory this is.
+     *
+     * @return the device, or null for host memory that no device allocated
+     */
+    public Device device() {
+        return device;
+    }
+
+    /**
+     * Whether {@link #hostSegment()} works.
+     *
+     * @return true for host memory and for memory of CPU devices
+     */
+    public boolean isHostAccessible() {
+        return host;
+    }
+
+    /**
+     * Whether it must not be written.
+     *
+     * @return true for read-only host segments and buffers
+     */
+    public boolean isReadOnly() {
+        return segment.isReadOnly();
+    }
+
+    /**
+     * The memory, for reading and writing by Java.
+     *
+     * @return a native segment of the buffer's size
+     * @throws InvalidArgumentException if it is device memory or closed
+     */
+    public MemorySegment hostSegment() {
+        if (!host && sizeBytes > 0) {
+            throw new InvalidArgumentException(
+                    this
+                            + " is device memory, which Java cannot read; copy it to host memory with DeviceStream.copy");
+        }
+        if (isClosed()) {
+            throw new InvalidArgumentException(this + " is closed; use it before closing it");
+        }
+        return segment;
+    }
+
+    /**
+     * Whether it has been closed, itself or the whole that it is a part of.
+     *
+     * @return true if operations refuse it
+     */
+    public boolean isClosed() {
+        return root.closed;
+    }
+
+    /**
+     * For backends: who frees the memory and counts its use by work in flight.
+     *
+     * @return the owner of the whole, or null if others own the memory
+     */
+    public BufferOwner owner() {
+        return owner;
+    }
+
+    /**
+     * Gives the memory back. Never waits and never synchronises a device: memory that unfinished
+     * work may use is released when the streams have passed that work. Closing twice, a part or
+     * {@link #EMPTY} does nothing.
+     */
+    @Override
+    public void close() {
+        if (root != this || this == EMPTY) {
+            return;
+        }
+        synchronized (this) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+        }
+        if (owner != null) {
+            owner.release();
+        }
+    }
+
+    @Override
+    public String toString() {
+        if (this == EMPTY) {
+            return "EMPTY";
+        }
+        String place = device == null ? "host" : "device " + device.ordinal();
+        return "buffer["
+                + place
+                + ", 0x"
+                + Long.toHexString(address)
+                + ", "
+                + sizeBytes
+                + " bytes]";
+    }
+
+    private static boolean isAccessibleByAnyThread(MemorySegment memory) {
+        // Two threads that do not exist cannot both own a confined arena.
+        return memory.isAccessibleBy(Thread.currentThread())
+                && memory.isAccessibleBy(NEVER_STARTED);
+    }
+
+    private static final Thread NEVER_STARTED = Thread.ofPlatform().unstarted(() -> {});
+
+    /**
+     * The same memory and scope as a segment of the one class that kernels shall see: loops that
+     * have met mapped and plain native segments run many times slower.
+     */
+    @SuppressWarnings("restricted")
+    private static MemorySegment uniform(MemorySegment memory) {
+        if (!memory.isMapped()) {
+            return memory;
+        }
+        MemorySegment plain = memory.reinterpret(memory.byteSize());
+        return memory.isReadOnly() ? plain.asReadOnly() : plain;
+    }
+}

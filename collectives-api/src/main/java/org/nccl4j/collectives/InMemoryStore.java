@@ -1,0 +1,45 @@
+package org.nccl4j.collectives;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * A {@link Store} for the ranks of one process. Thread safety: all methods may be called from any
+ * thread.
+ */
+public final class InMemoryStore implements Store {
+    private final Map<String, byte[]> values = new HashMap<>();
+
+    /** An empty store. */
+    public InMemoryStore() {}
+
+    @Override
+    public synchronized boolean setIfAbsent(String key, byte[] value) {
+        boolean set = values.putIfAbsent(key, value.clone()) == null;
+        notifyAll();
+        return set;
+    }
+
+    @Override
+    public synchronized Optional<byte[]> get(String key, Duration timeout) {
+        long start = System.nanoTime();
+        long budgetNanos = Durations.saturatedNanos(timeout);
+        while (!values.containsKey(key)) {
+            long leftNanos = budgetNanos - (System.nanoTime() - start);
+            if (leftNanos <= 0) {
+                return Optional.empty();
+            }
+            try {
+                // Rounded up, so that a rest below a millisecond does not wait for ever.
+                wait(leftNanos / 1_000_000 + 1);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new WaitInterruptedException(
+                        "interrupted while waiting for the store's key '" + key + "'", e);
+            }
+        }
+        return Optional.of(values.get(key).clone());
+    }
+}

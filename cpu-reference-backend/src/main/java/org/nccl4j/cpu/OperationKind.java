@@ -1,0 +1,34 @@
+package org.nccl4j.cpu;
+
+/** What ranks can do together, with the name that users know it by. */
+enum OperationKind {
+    ALL_REDUCE("allReduce"),
+    REDUCE("reduce"),
+    BROADCAST("broadcast"),
+    ALL_GATHER("allGather"),
+    ALL_GATHER_V("allGatherV"),
+    REDUCE_SCATTER("reduceScatter"),
+    REDUCE_SCATTER_V("reduceScatterV"),
+    GATHER("gather"),
+    SCATTER("scatter"),
+    ALL_TO_ALL("allToAll"),
+    ALL_TO_ALL_V("allToAllV"),
+    /** One participant sends (index 0), the other receives (index 1); both may be the same rank. */
+    SEND_RECV("sendRecv"),
+    BARRIER("barrier"),
+    /** Joined on the host, never given to an engine. */
+    SPLIT("split"),
+    /** Joined on the host, never given to an engine. */
+    EXCHANGE_COUNTS("exchangeCounts");
+
+    private final String operation;
+
+    OperationKind(String operation) {
+        this.operation = operation;
+    }
+
+    /** The method's name in the API. */
+    String operation() {
+        return operation;
+    }
+}
