@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Sourced by ./mvnw and bench/bench, so that both run on the same JDK.
 #
 # use_jdk25 exports JAVA_HOME as the first JDK 25 among: JAVA_HOME, the java on the PATH, and the
