@@ -1,6 +1,5 @@
 /** The bench command: nccl-tests' table, flags and JSON for every backend. */
 module org.nccl4j.bench {
-    requires info.picocli;
     requires org.nccl4j.collectives;
-    requires tools.jackson.databind;
+    requires tools.jackson.core;
 }

@@ -1,0 +1,535 @@
+package org.nccl4j.bench;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.function.Function;
+
+/**
+ * From the words of a command line to {@link BenchOptions}, or to the end of the run. Messages
+ * appear on the console in the order in which nccl-tests prints them, with its texts and streams;
+ * what is our own goes to standard error.
+ */
+final class CommandLine {
+
+    /** What a command line comes to. */
+    sealed interface Outcome {}
+
+    /** A run. */
+    record Run(BenchOptions options) implements Outcome {}
+
+    /** Nothing to run: help was given or something was refused; all is said already. */
+    record Exit(ExitCode code) implements Outcome {}
+
+    /** Ends the interpretation; caught in {@link #parse} alone. */
+    private static final class Refusal extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        Refusal(String line) {
+            super(line, null, false, false);
+        }
+    }
+
+    private final Program program;
+    private final List<String> words;
+    private final List<GetOpt.Event> events;
+    private final Function<String, BackendFacts> backends;
+    private final Console console;
+
+    private String backend = BenchOptions.AUTO;
+    private BackendFacts facts;
+    private int threads = 1;
+    private OptionalInt gpusPerThread = OptionalInt.empty();
+    private long minBytes = 32L << 20;
+    private long maxBytes = 32L << 20;
+    private long stepBytes = 1L << 20;
+    private int stepFactor = 1;
+    private boolean stepGiven;
+    private int iterations = 20;
+    private int aggregated = 1;
+    private int warmupIterations = 1;
+    private int runCycles = 1;
+    private boolean parallelInit;
+    private int checkRounds = 1;
+    private List<RedOp> ops = List.of(RedOp.SUM);
+    private List<ElementType> types = List.of(ElementType.FLOAT);
+    private int root;
+    private int blocking;
+    private boolean defaultStream;
+    private int timeoutSeconds;
+    private int graphLaunches;
+    private boolean cpuTime;
+    private boolean timestamps;
+    private Optional<String> jsonFile = Optional.empty();
+    private Optional<String> traceFile = Optional.empty();
+    private TimeAverage average = TimeAverage.MEAN;
+    private int localRegister;
+    private OptionalInt ctaPolicy = OptionalInt.empty();
+    private int deviceImplementation;
+    private int deviceCtaCount = 16;
+    private boolean memory;
+    private int unalignElements;
+    private int perIteration;
+    private int perIterationSkip;
+
+    private CommandLine(
+            Program program,
+            List<String> words,
+            Function<String, BackendFacts> backends,
+            Console console) {
+        this.program = program;
+        this.words = words;
+        this.events = GetOpt.scan(program.executable(), words);
+        this.backends = backends;
+        this.console = console;
+    }
+
+    /**
+     * Parses a command line.
+     *
+     * @param arguments the program's name and its options
+     * @param backends the facts of the backend that a value of --backend stands for ({@code auto}
+     *     included); asked once at most, and only if an option's meaning depends on the backend.
+     *     What it throws (say, that the backend is not available) passes through
+     * @param console where messages go
+     */
+    static Outcome parse(
+            List<String> arguments, Function<String, BackendFacts> backends, Console console) {
+        if (arguments.isEmpty()) {
+            Help.overview().forEach(console::err);
+            return new Exit(ExitCode.ARGUMENTS);
+        }
+        String word = arguments.getFirst();
+        if (word.equals("-h") || word.equals("--help")) {
+            Help.overview().forEach(console::out);
+            return new Exit(ExitCode.OK);
+        }
+        Optional<Program> program = Program.named(word);
+        if (program.isEmpty()) {
+            console.err("bench: " + unknownProgram(word));
+            return new Exit(ExitCode.ARGUMENTS);
+        }
+        List<String> options = arguments.subList(1, arguments.size());
+        return new CommandLine(program.get(), options, backends, console).interpret();
+    }
+
+    private static String unknownProgram(String word) {
+        String programs =
+                String.join(" ", Arrays.stream(Program.values()).map(Program::label).toList());
+        if (word.startsWith("-")) {
+            return "the first word must be a program, before any option; got '"
+                    + word
+                    + "'. Programs: "
+                    + programs
+                    + ". See --help.";
+        }
+        List<String> names =
+                Arrays.stream(Program.values()).flatMap(p -> p.acceptedNames().stream()).toList();
+        List<String> near =
+                Nearest.to(word, names).stream()
+                        .map(name -> Program.named(name).orElseThrow().label())
+                        .distinct()
+                        .toList();
+        return "unknown program '"
+                + word
+                + "'."
+                + Nearest.question(near)
+                + " Programs: "
+                + programs
+                + ".";
+    }
+
+    private Outcome interpret() {
+        for (GetOpt.Event event : events) {
+            if (event instanceof GetOpt.Option(Flag flag, String value) && flag == Flag.BACKEND) {
+                backend = value;
+            }
+        }
+        try {
+            for (GetOpt.Event event : events) {
+                switch (event) {
+                    case GetOpt.Rejected rejected -> {
+                        return reject(rejected);
+                    }
+                    case GetOpt.Option(Flag flag, String value) -> {
+                        if (flag == Flag.HELP) {
+                            Help.usage(program).forEach(console::out);
+                            return new Exit(ExitCode.OK);
+                        }
+                        take(flag, value);
+                    }
+                }
+            }
+            check();
+        } catch (Refusal refusal) {
+            console.err(refusal.getMessage());
+            return new Exit(ExitCode.ARGUMENTS);
+        }
+        return new Run(options());
+    }
+
+    private Outcome reject(GetOpt.Rejected rejected) {
+        console.err(rejected.message());
+        console.out("invalid option '?'");
+        Help.usage(program).forEach(console::out);
+        // Last, below the usage, where it is still on the screen.
+        String question = Nearest.question(rejected.suggestions());
+        if (!question.isEmpty()) {
+            console.err("bench:" + question);
+        }
+        // nccl-tests exits 0 here, which hides a mistyped option from every script.
+        return new Exit(ExitCode.ARGUMENTS);
+    }
+
+    private void take(Flag flag, String value) throws Refusal {
+        switch (flag) {
+            case THREADS -> threads = integer(flag, value);
+            case GPUS -> gpusPerThread = OptionalInt.of(integer(flag, value));
+            case MIN_BYTES -> minBytes = size(flag, "minbytes", value);
+            case MAX_BYTES -> maxBytes = size(flag, "maxbytes", value);
+            case STEP_BYTES -> {
+                stepBytes = size(flag, "stepBytes", value);
+                stepGiven = true;
+            }
+            case STEP_FACTOR -> {
+                stepFactor = integer(flag, value);
+                stepGiven = true;
+            }
+            case ITERATIONS -> iterations = integer(flag, value);
+            case AGGREGATED -> aggregated = integer(flag, value);
+            case WARMUP -> warmupIterations = integer(flag, value);
+            case RUN_CYCLES -> runCycles = integer(flag, value);
+            case PARALLEL_INIT -> parallelInit = integer(flag, value) != 0;
+            case CHECK -> checkRounds = integer(flag, value);
+            case OP -> ops = ops(value);
+            case DATATYPE -> types = types(value);
+            case ROOT -> root = value.equals("all") ? -1 : integer(flag, value);
+            case BLOCKING -> blocking = integer(flag, value);
+            case STREAM_NULL -> defaultStream = defaultStream(integer(flag, value));
+            case TIMEOUT -> timeoutSeconds = integer(flag, value);
+            case CUDAGRAPH -> graphLaunches = graphLaunches(integer(flag, value));
+            case REPORT_CPUTIME -> cpuTime = integer(flag, value) != 0;
+            case REPORT_TIMESTAMPS -> timestamps = integer(flag, value) != 0;
+            case OUTPUT_FILE -> jsonFile = jsonFile(value);
+            case AVERAGE -> average = average(value);
+            case LOCAL_REGISTER -> localRegister = localRegister(integer(flag, value));
+            case CTA_POLICY -> ctaPolicy = ctaPolicy(integer(flag, value));
+            case DEVICE_IMPLEMENTATION -> deviceImplementation = deviceImplementation(value);
+            case DEVICE_CTA_COUNT -> deviceCtaCount = deviceCtaCount(value);
+            case MEMORY -> memory = integer(flag, value) != 0;
+            case UNALIGN -> unalignElements = integer(flag, value);
+            case PER_ITER_TIMING -> perIteration = integer(flag, value);
+            case PER_ITER_SKIP -> perIterationSkip = integer(flag, value);
+            case BACKEND -> {} // known since before the first option was interpreted
+            case TRACE -> traceFile = Optional.of(value);
+            case HELP -> throw new IllegalStateException("help ends the interpretation");
+        }
+    }
+
+    private static int integer(Flag flag, String value) throws Refusal {
+        // nccl-tests keeps the low 32 bits, which turns a large number into any other.
+        OptionalInt number = CNumber.parseInt(value);
+        if (number.isEmpty()) {
+            throw new Refusal(
+                    "bench: "
+                            + flag.typed()
+                            + " "
+                            + value
+                            + ": the number does not fit in 32 bits");
+        }
+        return number.getAsInt();
+    }
+
+    private long size(Flag flag, String nameInMessage, String value) throws Refusal {
+        long sizeBytes = CNumber.parseSizeBytes(value);
+        if (sizeBytes < 0) {
+            console.err("invalid size specified for '" + nameInMessage + "'");
+            throw new Refusal(
+                    "bench: "
+                            + flag.typed()
+                            + " takes bytes: a number, then K, M or G or nothing (powers of 1024);"
+                            + " got '"
+                            + value
+                            + "'");
+        }
+        return sizeBytes;
+    }
+
+    private List<RedOp> ops(String value) {
+        if (value.equals("all")) {
+            return List.of(RedOp.values());
+        }
+        for (RedOp op : RedOp.values()) {
+            if (op.label().equals(value)) {
+                return List.of(op);
+            }
+        }
+        console.out("invalid op " + value + ", defaulting to sum .. ");
+        List<String> near =
+                Arrays.stream(RedOp.values())
+                        .filter(op -> op.isElsewhereCalled(value))
+                        .map(RedOp::label)
+                        .toList();
+        List<String> labels = Arrays.stream(RedOp.values()).map(RedOp::label).toList();
+        suggest("-o", value, near, labels);
+        return List.of(RedOp.SUM);
+    }
+
+    private List<ElementType> types(String value) {
+        if (value.equals("all")) {
+            return List.of(ElementType.values());
+        }
+        for (ElementType type : ElementType.values()) {
+            if (type.label().equals(value)) {
+                return List.of(type);
+            }
+        }
+        console.out("invalid type " + value + ", defaulting to float .. ");
+        List<String> near =
+                Arrays.stream(ElementType.values())
+                        .filter(t -> t.isElsewhereCalled(value))
+                        .map(ElementType::label)
+                        .toList();
+        List<String> labels = Arrays.stream(ElementType.values()).map(ElementType::label).toList();
+        suggest("-d", value, near, labels);
+        return List.of(ElementType.FLOAT);
+    }
+
+    private void suggest(String flag, String value, List<String> near, List<String> labels) {
+        List<String> candidates = near.isEmpty() ? Nearest.to(value, labels) : near;
+        console.err(
+                "bench: "
+                        + flag
+                        + " "
+                        + value
+                        + " is not known."
+                        + Nearest.question(candidates)
+                        + " Known: "
+                        + String.join(" ", labels)
+                        + " all.");
+    }
+
+    private boolean defaultStream(int value) {
+        if (value != 0 && !facts().usesNccl()) {
+            ignored("-y (default stream)");
+            return false;
+        }
+        return value != 0;
+    }
+
+    private int graphLaunches(int value) {
+        if (value > 0 && !facts().captures()) {
+            ignored("-G (graph launches)");
+            return 0;
+        }
+        return value;
+    }
+
+    private Optional<String> jsonFile(String value) {
+        String name = value.substring(value.lastIndexOf('/') + 1);
+        int dot = name.lastIndexOf('.');
+        if (dot >= 0 && name.substring(dot + 1).equalsIgnoreCase("json")) {
+            return Optional.of(value);
+        }
+        console.err("bench: -J " + value + ": no file is written, its name must end in .json");
+        return Optional.empty();
+    }
+
+    private static TimeAverage average(String value) throws Refusal {
+        int number = integer(Flag.AVERAGE, value);
+        TimeAverage[] averages = TimeAverage.values();
+        if (number < 0 || number >= averages.length) {
+            throw new Refusal(
+                    "bench: -a " + value + ": must be 0 (rank 0), 1 (mean), 2 (min) or 3 (max)");
+        }
+        return averages[number];
+    }
+
+    private int localRegister(int value) {
+        if (value == 0) {
+            return 0;
+        }
+        if (!facts().registersBuffers()) {
+            ignored("-R (buffer registration)");
+            return 0;
+        }
+        if (value == 2 && facts().usesNccl() && facts().ncclLibrary() < 22700) {
+            console.out(
+                    "Option -R 2 (symmetric) is not supported before NCCL 2.27."
+                            + " Defaulting to local registration");
+            return 1;
+        }
+        return value;
+    }
+
+    private OptionalInt ctaPolicy(int value) {
+        if (value < 0) {
+            return OptionalInt.empty();
+        }
+        if (!facts().usesNccl()) {
+            ignored("-x (CTA policy)");
+            return OptionalInt.empty();
+        }
+        if (value > 1 && facts().ncclLibrary() < 22800) {
+            console.out(
+                    "Option -x (cta_policy) "
+                            + value
+                            + " is not supported before NCCL 2.28. Ignoring");
+            return OptionalInt.empty();
+        }
+        return OptionalInt.of(value);
+    }
+
+    private int deviceImplementation(String value) throws Refusal {
+        if (!facts().usesNccl()) {
+            ignored("-D (device implementation)");
+            return 0;
+        }
+        if (facts().ncclLibrary() < 22800) {
+            throw new Refusal("Option -D (device implementation) requires NCCL >= 2.28.0");
+        }
+        return integer(Flag.DEVICE_IMPLEMENTATION, value);
+    }
+
+    private int deviceCtaCount(String value) throws Refusal {
+        if (!facts().usesNccl()) {
+            ignored("-V (device CTA count)");
+            return 16;
+        }
+        if (facts().ncclLibrary() < 22800) {
+            throw new Refusal("Option -V (device CTA count) requires NCCL >= 2.28.0");
+        }
+        int count = integer(Flag.DEVICE_CTA_COUNT, value);
+        if (count < 1 || count > 128) {
+            console.err(
+                    "device_cta_count (-V) must be positive and less than 128, got "
+                            + count
+                            + ". Using default value 16.");
+            return 16;
+        }
+        return count;
+    }
+
+    private BackendFacts facts() {
+        if (facts == null) {
+            facts = backends.apply(backend);
+        }
+        return facts;
+    }
+
+    private void ignored(String what) {
+        console.err(
+                "bench: " + what + " means nothing on the " + facts().name() + " backend; ignored");
+    }
+
+    /** The checks after parsing, in nccl-tests' order; ours come right behind the first. */
+    private void check() throws Refusal {
+        if (minBytes > maxBytes) {
+            throw new Refusal(
+                    "invalid sizes for 'minbytes' and 'maxbytes': " + minBytes + " > " + maxBytes);
+        }
+        if (!stepGiven) {
+            stepFactor = 2;
+        }
+        refuseWhatCannotRun();
+        if (deviceImplementation > 0 && localRegister != 2) {
+            throw new Refusal(
+                    "device implementation (-D > 0) requires enabling symmetric memory registration"
+                            + " (-R 2)");
+        }
+        if (perIteration != 0 && perIteration != 1) {
+            console.err("per-iteration timing (-I) only supports 0=off or 1=on. Disabling.");
+            perIteration = 0;
+        }
+        if (perIteration != 0 && graphLaunches > 0) {
+            console.err(
+                    "per-iteration timing (-I) is incompatible with CUDA graph mode (-G). Disabling.");
+            perIteration = 0;
+        }
+        if (blocking == 3 && graphLaunches > 0) {
+            console.err(
+                    "blocking mode (-z 3) is incompatible with CUDA graph mode (-G). Disabling.");
+            blocking = 0;
+        }
+        if (perIterationSkip < 0 || perIterationSkip >= iterations) {
+            console.err(
+                    "per-iteration skip (-K) must be between 0 and "
+                            + (iterations - 1)
+                            + ". Disabling.");
+            perIterationSkip = 0;
+        }
+        if (perIterationSkip > 0 && perIteration == 0) {
+            console.err("per-iteration skip (-K) requires per-iteration timing (-I 1). Disabling.");
+            perIterationSkip = 0;
+        }
+    }
+
+    /** What makes nccl-tests crash, loop for ever or divide by zero. */
+    private void refuseWhatCannotRun() throws Refusal {
+        atLeastOne(Flag.THREADS, threads, "thread");
+        if (gpusPerThread.isPresent()) {
+            atLeastOne(Flag.GPUS, gpusPerThread.getAsInt(), "device per thread");
+        }
+        atLeastOne(Flag.ITERATIONS, iterations, "timed iteration");
+        atLeastOne(Flag.AGGREGATED, aggregated, "operation per iteration");
+        if (unalignElements < 0) {
+            throw new Refusal(
+                    "bench: -u "
+                            + unalignElements
+                            + ": buffers can only be shifted forward, by 0 or more");
+        }
+        if (stepFactor > 1 && minBytes == 0) {
+            throw new Refusal(
+                    "bench: -b 0 times a factor of "
+                            + stepFactor
+                            + " stays 0 for ever: start at 1 or more, or step with -i");
+        }
+        if (stepFactor <= 1 && stepBytes == 0) {
+            throw new Refusal(
+                    "bench: -i 0 repeats "
+                            + minBytes
+                            + " bytes for ever: step by 1 or more, multiply with -f, or repeat with -N");
+        }
+    }
+
+    private static void atLeastOne(Flag flag, int value, String unit) throws Refusal {
+        if (value < 1) {
+            throw new Refusal(
+                    "bench: " + flag.typed() + " " + value + ": at least 1 " + unit + " is needed");
+        }
+    }
+
+    private BenchOptions options() {
+        List<String> commandLine = new ArrayList<>(words.size() + 1);
+        commandLine.add(program.executable());
+        commandLine.addAll(words);
+        return new BenchOptions(
+                program,
+                commandLine,
+                backend,
+                new BenchOptions.Sweep(minBytes, maxBytes, stepBytes, stepFactor, runCycles),
+                new BenchOptions.Layout(
+                        threads,
+                        gpusPerThread,
+                        parallelInit,
+                        defaultStream,
+                        localRegister,
+                        ctaPolicy,
+                        deviceImplementation,
+                        deviceCtaCount),
+                new BenchOptions.Timing(
+                        iterations,
+                        aggregated,
+                        warmupIterations,
+                        blocking,
+                        timeoutSeconds,
+                        graphLaunches,
+                        average,
+                        perIteration == 1,
+                        perIterationSkip),
+                new BenchOptions.Work(types, ops, root, checkRounds, unalignElements),
+                new BenchOptions.Output(cpuTime, timestamps, memory, jsonFile, traceFile));
+    }
+}

@@ -1,0 +1,136 @@
+package org.nccl4j.bench;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+
+/** The texts of --help, line by line. */
+final class Help {
+
+    private Help() {}
+
+    /** The help of {@code bench} without a program. */
+    static List<String> overview() {
+        List<String> lines = new ArrayList<>();
+        lines.add(
+                "bench: times and verifies collectives, with nccl-tests' options, table and JSON");
+        lines.add("");
+        lines.add(
+                "Usage: bench <program> [options]     options of a program: bench <program> --help");
+        lines.add("");
+        lines.add("Programs (all_reduce may be written all_reduce_perf or allreduce, and so on):");
+        for (Program program : Program.values()) {
+            lines.add(String.format(Locale.ROOT, "  %-15s %s", program.label(), program.summary()));
+        }
+        lines.add("");
+        lines.addAll(
+                """
+                Examples:
+                  bench allreduce -b 1K -e 1G             1 KiB to 1 GiB, doubling, all devices
+                  bench allreduce -b 1K -e 1G -g 2        the same on two devices
+                  bench reduce_scatter -d all -o all      every type and reduction at 32 MiB
+                  bench alltoall -b 1M -e 64M -J out.json results to a file as well
+                  bench broadcast -r all -c 2             every root, each cell verified twice
+
+                """
+                        .lines()
+                        .toList());
+        lines.addAll(legend());
+        return lines;
+    }
+
+    /** The help of a program: nccl-tests' usage, then what is ours. */
+    static List<String> usage(Program program) {
+        List<String> lines = new ArrayList<>();
+        lines.add("USAGE: " + program.executable() + " ");
+        for (Flag flag : Flag.values()) {
+            if (!flag.isOurs()) {
+                String hint = flag.takesValue() ? " <" + flag.hint() + ">" : "";
+                lines.add("\t[-" + flag.letter() + ",--" + flag.longName() + hint + "] ");
+            }
+        }
+        lines.add("");
+        lines.add("Only in bench:");
+        for (Flag flag : Flag.values()) {
+            if (flag.isOurs()) {
+                lines.add(
+                        "\t[--"
+                                + flag.longName()
+                                + " <"
+                                + flag.hint()
+                                + ">] default "
+                                + flag.defaultText());
+            }
+        }
+        lines.add("");
+        lines.add("Defaults:");
+        lines.addAll(defaults());
+        lines.add("");
+        lines.addAll(
+                """
+                Different from nccl-tests:
+                  Neither -i nor -f given: sizes double (-f 2) instead of growing by 1M.
+                  -g not given: all devices of the backend; 1 if a launcher started the process or -t > 1.
+                  -r all: every root, as -r -1.
+                  Refused with exit code 255: an unknown option; -b 0 with a factor; -i 0 without one;
+                    -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
+                  An option without meaning on the backend is accepted; standard error says so.
+                  Too little memory is refused before the table instead of lowering -e.
+                  JSON: all devices are listed; env holds NCCL*, CUDA* and NCCL4J* only.
+
+                Examples:
+                """
+                        .lines()
+                        .toList());
+        lines.add(
+                "  bench "
+                        + program.label()
+                        + " -b 1K -e 1G -g 2     1 KiB to 1 GiB, doubling, two devices");
+        lines.add("  bench " + program.label() + " -b 8 -e 64K -n 1000  latency of small messages");
+        lines.add("  bench " + program.label() + " -d all -J out.json   all types; JSON as well");
+        lines.add("");
+        lines.addAll(legend());
+        lines.add("");
+        lines.add("Exit codes:");
+        for (ExitCode code : ExitCode.values()) {
+            lines.add(String.format(Locale.ROOT, "  %3d  %s", code.status(), code.meaning()));
+        }
+        return lines;
+    }
+
+    private static List<String> defaults() {
+        List<String> lines = new ArrayList<>();
+        StringBuilder line = new StringBuilder(" ");
+        for (Flag flag : Arrays.asList(Flag.values())) {
+            if (flag.isOurs() || !flag.takesValue()) {
+                continue;
+            }
+            String entry = " -" + flag.letter() + " " + flag.defaultText();
+            if (line.length() + entry.length() > 90) {
+                lines.add(line.toString());
+                line = new StringBuilder(" ");
+            }
+            line.append(entry);
+        }
+        lines.add(line.toString());
+        return lines;
+    }
+
+    private static List<String> legend() {
+        return """
+        Columns:
+          size    bytes of the larger buffer of one rank, after rounding to whole elements
+                  (programs with a chunk per rank: to 16 bytes per chunk)
+          count   elements: the count that the collective is called with
+          time    microseconds per operation, averaged over -n iterations
+          algbw   data divided by time, in 10^9 bytes per second
+          busbw   algbw scaled to what each link carries in an optimal algorithm: comparable
+                  between numbers of ranks, and with a link's speed
+          #wrong  elements that differ from the right result; N/A where nothing is compared
+          Out-of-place uses two buffers; in-place sends from the receive buffer.
+        """
+                .lines()
+                .toList();
+    }
+}
