@@ -11,8 +11,15 @@ package org.nccl4j.collectives;
  * @param receive blocks of the receive buffer, by source
  */
 public record AllToAllVPlan(BlockLayout send, BlockLayout receive) {
-    /** Refuses halves for different numbers of ranks. */
+    /** Refuses a missing half and halves for different numbers of ranks. */
     public AllToAllVPlan {
+        if (send == null || receive == null) {
+            throw new InvalidArgumentException(
+                    "an all-to-all-v plan needs both halves, got send "
+                            + send
+                            + " and receive "
+                            + receive);
+        }
         if (send.ranks() != receive.ranks()) {
             throw new InvalidArgumentException(
                     "an all-to-all-v plan needs as many send as receive blocks, got "
@@ -25,16 +32,21 @@ public record AllToAllVPlan(BlockLayout send, BlockLayout receive) {
     /**
      * A plan from counts and offsets, all in elements, one per rank.
      *
-     * @param sendCounts elements to each rank
-     * @param sendOffsets where they start in the send buffer
-     * @param recvCounts elements from each rank
-     * @param recvOffsets where they go in the receive buffer
+     * @param sendCountsElements elements to each rank
+     * @param sendOffsetsElements where they start in the send buffer
+     * @param recvCountsElements elements from each rank
+     * @param recvOffsetsElements where they go in the receive buffer
      * @throws InvalidArgumentException if lengths differ, a number is negative, or two blocks
      *     overlap
      */
     public AllToAllVPlan(
-            long[] sendCounts, long[] sendOffsets, long[] recvCounts, long[] recvOffsets) {
-        this(BlockLayout.of(sendCounts, sendOffsets), BlockLayout.of(recvCounts, recvOffsets));
+            long[] sendCountsElements,
+            long[] sendOffsetsElements,
+            long[] recvCountsElements,
+            long[] recvOffsetsElements) {
+        this(
+                BlockLayout.of(sendCountsElements, sendOffsetsElements),
+                BlockLayout.of(recvCountsElements, recvOffsetsElements));
     }
 
     /**

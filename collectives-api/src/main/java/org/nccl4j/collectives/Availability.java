@@ -2,7 +2,11 @@ package org.nccl4j.collectives;
 
 import java.util.List;
 
-/** Whether a backend can be used in this process. Thread safety: immutable. */
+/**
+ * Whether a backend can be used in this process.
+ *
+ * <p>Thread safety: immutable.
+ */
 public sealed interface Availability {
     /**
      * It can.

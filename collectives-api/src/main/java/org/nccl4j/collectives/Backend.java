@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
+import org.nccl4j.collectives.spi.Durations;
 
 /**
  * A way to run collectives: NCCL on GPUs, or the CPU. Found by {@link java.util.ServiceLoader};
@@ -61,9 +62,11 @@ public interface Backend {
      * Communicators for n ranks in this process, rank i on device i.
      *
      * @param ranks how many, 1 to {@link #deviceLimit}
-     * @param config for all ranks
+     * @param config for all ranks; it names no device
      * @return one communicator per rank, in rank order
-     * @throws InvalidArgumentException if there are not so many devices
+     * @throws InvalidArgumentException if there are not so many devices or the configuration names
+     *     one
+     * @throws UnsupportedException if the configuration asks for what the backend cannot do
      */
     List<Communicator> createLocal(int ranks, CommunicatorConfig config);
 
@@ -87,27 +90,37 @@ public interface Backend {
      *     about the size
      * @throws CollectiveTimeoutException if ranks are missing at the deadline; the message names
      *     them
-     * @throws UnsupportedException if the backend cannot connect these ranks
+     * @throws WaitInterruptedException if the thread is or gets interrupted; this rank has not
+     *     joined
+     * @throws UnsupportedException if the backend cannot connect these ranks, or the configuration
+     *     asks for what it cannot do
      */
     Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config);
 
     /**
-     * Runs a body that records operations, then issues them all in order on this thread. A body
-     * that throws issues nothing and its exception reaches the caller. Operations of one
-     * communicator start when all its streams in the group have reached them, and hold those
-     * streams until the last ends. Groups do not nest. Using a communicator or stream that the open
-     * group has touched, other than through the group, is refused.
+     * Runs a body that records operations, then issues them all in order: on this thread if it is a
+     * platform thread, while a virtual thread may wait for one that does it. A body that throws
+     * issues nothing and its exception reaches the caller. Operations of one communicator start
+     * when all its streams in the group have reached them, and hold those streams until the last
+     * ends. Operations of several communicators are issued in the order of their first appearance.
+     *
+     * <p>Groups do not nest. Using a communicator or stream that the open group has touched, other
+     * than through the group, is refused. One thread that drives several ranks of a communicator
+     * must use groups.
      *
      * @param body records the operations
      * @throws InvalidArgumentException if this thread is already in a group's body
+     * @throws CollectiveException a communicator's failure; nothing has been enqueued
      */
     void group(Consumer<Group> body);
 
     /**
-     * As {@link #group}, but records for later.
+     * As {@link #group}, but records for later. Once recorded, the communicators and streams may be
+     * used freely, and the numbers of the operations are taken when they are issued.
      *
      * @param body records the operations
      * @return the group, to be issued any number of times
+     * @throws InvalidArgumentException if this thread is already in a group's body
      */
     RecordedGroup record(Consumer<Group> body);
 
@@ -118,6 +131,8 @@ public interface Backend {
      * @param colors one per communicator
      * @param keys one per communicator
      * @return the new communicators, in the order of {@code communicators}
+     * @throws InvalidArgumentException if lengths differ, the ranks are not of one communicator, or
+     *     a color is negative and not {@link Communicator#NO_COLOR}
      */
     Pending<List<Optional<Communicator>>> split(
             List<Communicator> communicators, int[] colors, int[] keys);
@@ -128,6 +143,8 @@ public interface Backend {
      * @param communicators ranks of one communicator
      * @param sendCountsElements one row per communicator
      * @return one row of receive counts per communicator
+     * @throws InvalidArgumentException if lengths differ, the ranks are not of one communicator, or
+     *     a count is negative
      */
     Pending<long[][]> exchangeCounts(List<Communicator> communicators, long[][] sendCountsElements);
 
@@ -145,7 +162,7 @@ public interface Backend {
      *
      * @param streams the streams to capture
      * @param body enqueues the work
-     * @return the graph
+     * @return the graph, to be closed by the caller before its communicators
      * @throws UnsupportedException if {@link Capabilities#capture} is false
      */
     Graph capture(List<DeviceStream> streams, Runnable body);

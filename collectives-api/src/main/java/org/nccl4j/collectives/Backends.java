@@ -1,20 +1,27 @@
 package org.nccl4j.collectives;
 
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
+import java.util.ServiceConfigurationError;
 import java.util.ServiceLoader;
 
 /**
- * Finds backends on the module or class path. Thread safety: all methods may be called from any
- * thread.
+ * Finds backends on the module or class path.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
  */
 public final class Backends {
     private static final System.Logger LOG = System.getLogger(Backends.class.getName());
 
+    /** In order of preference. */
+    private static final List<String> PREFERRED = List.of("nccl", "cpu");
+
     private Backends() {}
 
     /**
-     * All backends that are installed, usable or not, in no particular order.
+     * All backends that are installed, usable or not, in no particular order. One that cannot even
+     * be constructed is logged and left out.
      *
      * @return one instance each, the same at every call
      */
@@ -30,8 +37,21 @@ public final class Backends {
      * @throws LibraryUnavailableException if it is not installed or not available, with the reasons
      */
     public static Backend named(String name) {
-        List<String> names = new ArrayList<>();
-        for (Backend backend : installed()) {
+        return named(name, installed());
+    }
+
+    /**
+     * NCCL when it loads and sees a GPU, else the CPU; one log line says which and why.
+     *
+     * @return an available backend
+     * @throws LibraryUnavailableException if none is available, with the reasons of each
+     */
+    public static Backend preferred() {
+        return preferred(installed());
+    }
+
+    static Backend named(String name, List<Backend> backends) {
+        for (Backend backend : backends) {
             if (backend.name().equals(name)) {
                 if (backend.availability() instanceof Availability.Unavailable no) {
                     throw new LibraryUnavailableException(
@@ -42,26 +62,19 @@ public final class Backends {
                 }
                 return backend;
             }
-            names.add(backend.name());
         }
         throw new LibraryUnavailableException(
                 "no backend '"
                         + name
                         + "' is installed; found "
-                        + names
+                        + backends.stream().map(Backend::name).sorted().toList()
                         + "; add its jar to the module or class path");
     }
 
-    /**
-     * NCCL when it loads and sees a GPU, else the CPU; one log line says which and why.
-     *
-     * @return an available backend
-     * @throws LibraryUnavailableException if none is available, with the reasons of each
-     */
-    public static Backend preferred() {
+    static Backend preferred(List<Backend> backends) {
         List<String> refusals = new ArrayList<>();
-        for (String name : List.of("nccl", "cpu")) {
-            for (Backend backend : installed()) {
+        for (String name : PREFERRED) {
+            for (Backend backend : backends) {
                 if (!backend.name().equals(name)) {
                     continue;
                 }
@@ -72,7 +85,9 @@ public final class Backends {
                                 "nccl4j uses backend {0}: {1}{2}",
                                 name,
                                 yes.summary(),
-                                refusals.isEmpty() ? "" : " (" + String.join("; ", refusals) + ")");
+                                refusals.isEmpty()
+                                        ? ""
+                                        : " (not " + String.join("; not ", refusals) + ")");
                         return backend;
                     }
                     case Availability.Unavailable no ->
@@ -81,15 +96,36 @@ public final class Backends {
             }
         }
         throw new LibraryUnavailableException(
-                "no backend is available: "
-                        + (refusals.isEmpty() ? "none is installed" : String.join("; ", refusals)));
+                refusals.isEmpty()
+                        ? "no backend is installed; add the jar of nccl-backend or of"
+                                + " cpu-reference-backend to the module or class path"
+                        : "no backend is available: " + String.join("; ", refusals));
     }
 
     /** Loaded on first use, so that asking for a data type does not load native libraries. */
     private static final class Installed {
-        static final List<Backend> BACKENDS =
-                ServiceLoader.load(Backend.class, Backend.class.getClassLoader()).stream()
-                        .map(ServiceLoader.Provider::get)
-                        .toList();
+        static final List<Backend> BACKENDS = load();
+
+        private static List<Backend> load() {
+            List<Backend> backends = new ArrayList<>();
+            Iterator<Backend> found =
+                    ServiceLoader.load(Backend.class, Backend.class.getClassLoader()).iterator();
+            boolean more = true;
+            while (more) {
+                // One broken jar must not take the others along.
+                try {
+                    more = found.hasNext();
+                    if (more) {
+                        backends.add(found.next());
+                    }
+                } catch (ServiceConfigurationError e) {
+                    LOG.log(
+                            System.Logger.Level.ERROR,
+                            "a backend cannot be constructed and is left out: " + e.getMessage(),
+                            e);
+                }
+            }
+            return List.copyOf(backends);
+        }
     }
 }

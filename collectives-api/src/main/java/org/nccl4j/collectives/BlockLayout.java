@@ -1,6 +1,8 @@
 package org.nccl4j.collectives;
 
 import java.util.Arrays;
+import java.util.Comparator;
+import java.util.stream.IntStream;
 
 /**
  * One block of elements per rank inside a buffer: sizes and places, in elements. For all-gather-v
@@ -15,56 +17,55 @@ public final class BlockLayout {
     private final long extentElements;
     private final long totalElements;
 
-    private BlockLayout(long[] counts, long[] offsets, boolean mayOverlap) {
-        if (counts.length != offsets.length || counts.length == 0) {
-            throw new InvalidArgumentException(
-                    "a layout needs one count and one offset per rank, got "
-                            + counts.length
-                            + " counts and "
-                            + offsets.length
-                            + " offsets");
-        }
-        this.countsElements = counts.clone();
-        this.offsetsElements = offsets.clone();
-        long extent = 0;
-        long total = 0;
-        for (int r = 0; r < counts.length; r++) {
-            if (counts[r] < 0
-                    || offsets[r] < 0
-                    || offsets[r] > Long.MAX_VALUE - counts[r]
-                    || total > Long.MAX_VALUE - counts[r]) {
-                throw new InvalidArgumentException(
-                        "block of rank "
-                                + r
-                                + ": count "
-                                + counts[r]
-                                + " and offset "
-                                + offsets[r]
-                                + " must be at least 0 and their sums fit a long");
-            }
-            if (counts[r] > 0) {
-                extent = Math.max(extent, offsets[r] + counts[r]);
-            }
-            total += counts[r];
-        }
-        this.extentElements = extent;
-        this.totalElements = total;
-        if (!mayOverlap) {
-            refuseOverlap();
-        }
+    private BlockLayout(
+            long[] countsElements,
+            long[] offsetsElements,
+            long extentElements,
+            long totalElements) {
+        this.countsElements = countsElements;
+        this.offsetsElements = offsetsElements;
+        this.extentElements = extentElements;
+        this.totalElements = totalElements;
     }
 
     /**
      * Blocks at given places.
      *
      * @param countsElements elements per rank, at least 0 each
-     * @param offsetsElements where each block starts
+     * @param offsetsElements where each block starts, at least 0 each
      * @return the layout
-     * @throws InvalidArgumentException if lengths differ, a number is negative, or two blocks
-     *     overlap
+     * @throws InvalidArgumentException if lengths differ or are 0, a number is negative, a sum does
+     *     not fit a long, or two blocks overlap
      */
     public static BlockLayout of(long[] countsElements, long[] offsetsElements) {
-        return new BlockLayout(countsElements, offsetsElements, false);
+        if (countsElements == null
+                || offsetsElements == null
+                || countsElements.length != offsetsElements.length
+                || countsElements.length == 0) {
+            throw new InvalidArgumentException(
+                    "a layout needs one count and one offset per rank, got "
+                            + (countsElements == null ? "null" : countsElements.length)
+                            + " counts and "
+                            + (offsetsElements == null ? "null" : offsetsElements.length)
+                            + " offsets");
+        }
+        long[] counts = countsElements.clone();
+        long[] offsets = offsetsElements.clone();
+        long extent = 0;
+        long total = 0;
+        for (int r = 0; r < counts.length; r++) {
+            requireCount(r, counts[r]);
+            if (offsets[r] < 0) {
+                throw new InvalidArgumentException(
+                        "the offset of rank " + r + " is " + offsets[r] + ", must be at least 0");
+            }
+            if (counts[r] > 0) {
+                extent = Math.max(extent, sum(r, offsets[r], counts[r]));
+            }
+            total = sum(r, total, counts[r]);
+        }
+        refuseOverlap(counts, offsets);
+        return new BlockLayout(counts, offsets, extent, total);
     }
 
     /**
@@ -72,14 +73,22 @@ public final class BlockLayout {
      *
      * @param countsElements elements per rank, at least 0 each
      * @return the layout
-     * @throws InvalidArgumentException if a count is negative or the sum does not fit a long
+     * @throws InvalidArgumentException if there is no count, one is negative, or the sum does not
+     *     fit a long
      */
     public static BlockLayout packed(long... countsElements) {
-        long[] offsets = new long[countsElements.length];
-        for (int r = 1; r < offsets.length; r++) {
-            offsets[r] = offsets[r - 1] + countsElements[r - 1];
+        if (countsElements == null || countsElements.length == 0) {
+            throw new InvalidArgumentException("a layout needs one count per rank, got none");
         }
-        return new BlockLayout(countsElements, offsets, true);
+        long[] counts = countsElements.clone();
+        long[] offsets = new long[counts.length];
+        long total = 0;
+        for (int r = 0; r < counts.length; r++) {
+            requireCount(r, counts[r]);
+            offsets[r] = total;
+            total = sum(r, total, counts[r]);
+        }
+        return new BlockLayout(counts, offsets, total, total);
     }
 
     /**
@@ -93,7 +102,11 @@ public final class BlockLayout {
     public static BlockLayout even(long totalElements, int ranks) {
         if (totalElements < 0 || ranks < 1) {
             throw new InvalidArgumentException(
-                    "cannot cut " + totalElements + " elements into " + ranks + " blocks");
+                    "cannot cut "
+                            + totalElements
+                            + " elements into "
+                            + ranks
+                            + " blocks; needs at least 0 elements and 1 block");
         }
         long[] counts = new long[ranks];
         for (int r = 0; r < ranks; r++) {
@@ -178,33 +191,53 @@ public final class BlockLayout {
                 + Arrays.toString(offsetsElements);
     }
 
-    private void refuseOverlap() {
-        Integer[] order = new Integer[countsElements.length];
-        Arrays.setAll(order, r -> r);
-        Arrays.sort(order, (a, b) -> Long.compare(offsetsElements[a], offsetsElements[b]));
-        int previous = -1;
-        for (int r : order) {
-            if (countsElements[r] == 0) {
-                continue;
-            }
-            if (previous >= 0
-                    && offsetsElements[previous] + countsElements[previous] > offsetsElements[r]) {
+    private static void requireCount(int rank, long count) {
+        if (count < 0) {
+            throw new InvalidArgumentException(
+                    "the count of rank " + rank + " is " + count + ", must be at least 0");
+        }
+    }
+
+    private static long sum(int rank, long before, long count) {
+        if (before > Long.MAX_VALUE - count) {
+            throw new InvalidArgumentException(
+                    "the block of rank "
+                            + rank
+                            + " ends beyond 2^63-1 elements: "
+                            + count
+                            + " after "
+                            + before);
+        }
+        return before + count;
+    }
+
+    private static void refuseOverlap(long[] counts, long[] offsets) {
+        int[] order =
+                IntStream.range(0, counts.length)
+                        .filter(r -> counts[r] > 0)
+                        .boxed()
+                        .sorted(Comparator.comparingLong(r -> offsets[r]))
+                        .mapToInt(Integer::intValue)
+                        .toArray();
+        for (int i = 1; i < order.length; i++) {
+            int before = order[i - 1];
+            int after = order[i];
+            if (offsets[before] + counts[before] > offsets[after]) {
                 throw new InvalidArgumentException(
                         "blocks of ranks "
-                                + previous
+                                + before
                                 + " and "
-                                + r
+                                + after
                                 + " overlap: ["
-                                + offsetsElements[previous]
+                                + offsets[before]
                                 + ", +"
-                                + countsElements[previous]
+                                + counts[before]
                                 + ") and ["
-                                + offsetsElements[r]
+                                + offsets[after]
                                 + ", +"
-                                + countsElements[r]
-                                + ")");
+                                + counts[after]
+                                + ") elements");
             }
-            previous = r;
         }
     }
 }

@@ -3,20 +3,23 @@ package org.nccl4j.collectives;
 import java.util.Set;
 
 /**
- * What a backend can do; tests and tools ask here instead of knowing backends by name. Thread
- * safety: immutable.
+ * What a backend can do; tests and tools ask here instead of knowing backends by name. What it
+ * cannot do it refuses with {@link UnsupportedException}.
  *
- * @param types element types that operations take
+ * <p>Thread safety: immutable.
+ *
+ * @param types element types that operations take, every reduction included
  * @param reductions built-in reductions
  * @param preMulSum whether {@link ReduceOp.PreMulSum} works
  * @param mismatchDetection whether ranks that disagree about an operation get a {@link
  *     MismatchException}
  * @param capture whether {@link Backend#capture} works
- * @param registration whether buffers can be registered with a communicator
+ * @param registration whether {@link Communicator#register} works
  * @param trafficCounters whether {@link Communicator#traffic()} works
- * @param hostBuffers whether operations take any host memory, not only the device's
- * @param firstUseMayWait whether the first operation of a kind may make its caller wait for the
- *     others to connect
+ * @param hostBuffers whether devices are host memory, so that operations take any wrapped host
+ *     memory too, and no bare addresses
+ * @param firstUseMayWait whether the first operation of a kind or with a peer may make its caller
+ *     wait for the others to connect, at most {@link CommunicatorConfig#operationTimeout}
  * @param peerFailureDetection whether a rank that closes or aborts is named on the others
  */
 public record Capabilities(
@@ -30,8 +33,12 @@ public record Capabilities(
         boolean hostBuffers,
         boolean firstUseMayWait,
         boolean peerFailureDetection) {
-    /** Copies the sets. */
+    /** Copies the sets and refuses missing ones. */
     public Capabilities {
+        if (types == null || reductions == null) {
+            throw new InvalidArgumentException(
+                    "capabilities need sets, got types " + types + " and reductions " + reductions);
+        }
         types = Set.copyOf(types);
         reductions = Set.copyOf(reductions);
     }

@@ -56,12 +56,15 @@ public interface Communicator extends Operations, AutoCloseable {
     /**
      * Splits the communicator. A collective host-side call: every rank makes it, in the same order
      * as its operations, and no rank waits in it. The parent stays usable; its next operation waits
-     * for the split.
+     * for the split, at most {@link CommunicatorConfig#operationTimeout}. The new communicators
+     * have the parent's configuration and a life of their own: closing one does not close the
+     * other.
      *
      * @param color ranks with the same color form a new communicator; {@link #NO_COLOR} joins none
      * @param key orders the new ranks, ties by rank in the parent
-     * @return the new communicator, or empty for {@link #NO_COLOR}
+     * @return the new communicator, to be closed by the caller, or empty for {@link #NO_COLOR}
      * @throws InvalidArgumentException if the color is negative and not {@link #NO_COLOR}
+     * @throws CollectiveException the communicator's failure
      */
     Pending<Optional<Communicator>> split(int color, int key);
 
@@ -69,8 +72,9 @@ public interface Communicator extends Operations, AutoCloseable {
      * Tells each rank what the others will send it. A collective host-side call as {@link #split}.
      *
      * @param sendCountsElements what this rank will send to each rank, at least 0 each
-     * @return what each rank will send to this one
+     * @return what each rank will send to this one, elements by rank
      * @throws InvalidArgumentException if there is not one count per rank or one is negative
+     * @throws CollectiveException the communicator's failure
      */
     Pending<long[]> exchangeCounts(long[] sendCountsElements);
 
@@ -97,6 +101,28 @@ public interface Communicator extends Operations, AutoCloseable {
     }
 
     /**
+     * Registers a buffer, so that operations on it may be faster. Local, and never needed for right
+     * results.
+     *
+     * @param buffer memory of this rank's device, open until the registration is closed
+     * @return the registration, to be closed by the caller
+     * @throws InvalidArgumentException if the buffer is closed, empty or on another device
+     * @throws UnsupportedException if {@link Capabilities#registration} is false
+     */
+    default Registration register(DeviceBuffer buffer) {
+        throw new UnsupportedException(
+                "communicator '"
+                        + config().name()
+                        + "' on rank "
+                        + rank()
+                        + "/"
+                        + size()
+                        + " cannot register "
+                        + buffer
+                        + ": this backend has no use for it; ask Capabilities.registration first");
+    }
+
+    /**
      * Payload bytes sent and received by this rank so far, by peer.
      *
      * @return a snapshot, exact once the streams are synchronized
@@ -106,8 +132,10 @@ public interface Communicator extends Operations, AutoCloseable {
 
     /**
      * Gives up all work of this communicator. Returns when none of it runs any more: then its
-     * buffers are free and its streams usable. Where ranks share a process, the other ranks fail
-     * with {@link CommunicatorAbortedException}, naming this rank.
+     * buffers are free and its streams usable. Where the backend can tell them ({@link
+     * Capabilities#peerFailureDetection}), the other ranks fail with {@link
+     * CommunicatorAbortedException}, naming this rank. Aborting twice, or after {@link #close},
+     * does nothing.
      *
      * @param timeout how long at most
      * @throws CollectiveTimeoutException if work still runs then; calling again goes on waiting
@@ -115,9 +143,10 @@ public interface Communicator extends Operations, AutoCloseable {
     void abort(Duration timeout);
 
     /**
-     * Waits for the work that was enqueued, at most as long as the operations' timeout, then
-     * leaves; if work cannot end, aborts. Closing twice does nothing. A peer that still needs this
-     * rank afterwards gets a {@link RankFailedException}.
+     * Waits for the work that was enqueued, at most {@link CommunicatorConfig#operationTimeout},
+     * then leaves; if work cannot end, aborts. Closing twice, or after {@link #abort}, does
+     * nothing. A peer that still needs this rank afterwards gets a {@link RankFailedException}. One
+     * thread that drives several ranks uses {@link Backend#closeAll}.
      *
      * @throws CollectiveException the failure of work that was still waiting; the communicator is
      *     closed all the same

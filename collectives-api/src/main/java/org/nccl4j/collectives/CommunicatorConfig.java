@@ -7,21 +7,25 @@ import java.util.OptionalInt;
 
 /**
  * How a communicator behaves. Start from {@link #defaults()} and change what matters with the
- * {@code with} methods; all ranks must use the same values but for the device. Thread safety:
- * immutable.
+ * {@code with} methods, because components may be added; all ranks must use the same values but for
+ * device and trace file. What a backend cannot do it refuses with {@link UnsupportedException} when
+ * the communicator is made.
+ *
+ * <p>Thread safety: immutable.
  *
  * @param name shown in messages and traces
  * @param operationTimeout how long an operation may head its stream before the communicator fails;
  *     also the bound of every wait inside create, split and close
  * @param abortOnFailure whether the watchdog aborts a failed communicator by itself, so that
  *     buffers and streams become free without a call of the user
- * @param deviceOrdinal the device of this rank; empty lets the backend choose
+ * @param deviceOrdinal the device of this rank; empty lets the backend choose, as it must be for
+ *     {@link Backend#createLocal}, whose rank i is on device i
  * @param blocking NCCL's blocking mode; false costs a thread start per launch there; the CPU
  *     backend never blocks and ignores it
  * @param timing whether NCCL operations are timed for JFR events
  * @param consistencyCheck compares operations' signatures through this store where the backend
- *     cannot detect mismatches itself
- * @param traceFile where a backend that can trace writes a JSON line per step of each algorithm
+ *     cannot detect mismatches itself ({@link Capabilities#mismatchDetection})
+ * @param traceFile where to write a JSON line per step of each algorithm
  */
 public record CommunicatorConfig(
         String name,
@@ -43,16 +47,26 @@ public record CommunicatorConfig(
                     Optional.empty(),
                     Optional.empty());
 
-    /** Refuses a timeout that is not positive and a missing name. */
+    /** Refuses a timeout that is not positive, a blank name, a negative device and nulls. */
     public CommunicatorConfig {
-        if (operationTimeout.isNegative() || operationTimeout.isZero()) {
+        if (name == null || name.isBlank()) {
+            throw new InvalidArgumentException(
+                    "a communicator's name must not be blank, got "
+                            + (name == null ? "null" : "'" + name + "'"));
+        }
+        if (operationTimeout == null || !operationTimeout.isPositive()) {
             throw new InvalidArgumentException(
                     "operationTimeout must be positive, got "
                             + operationTimeout
                             + "; nothing may wait for ever or not at all");
         }
-        if (name.isBlank()) {
-            throw new InvalidArgumentException("a communicator's name must not be blank");
+        if (deviceOrdinal == null || consistencyCheck == null || traceFile == null) {
+            throw new InvalidArgumentException(
+                    "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null");
+        }
+        if (deviceOrdinal.isPresent() && deviceOrdinal.getAsInt() < 0) {
+            throw new InvalidArgumentException(
+                    "deviceOrdinal is " + deviceOrdinal.getAsInt() + ", must be at least 0");
         }
     }
 
@@ -159,7 +173,7 @@ public record CommunicatorConfig(
     /**
      * With a consistency check through a store.
      *
-     * @param store a store that all ranks see
+     * @param store a store that all ranks see, or null for no check
      * @return the changed copy
      */
     public CommunicatorConfig withConsistencyCheck(Store store) {
@@ -170,7 +184,7 @@ public record CommunicatorConfig(
                 deviceOrdinal,
                 blocking,
                 timing,
-                Optional.of(store),
+                Optional.ofNullable(store),
                 traceFile);
     }
 
@@ -196,7 +210,7 @@ public record CommunicatorConfig(
      * With a trace.
      *
      * @param file the file, replaced if it exists; communicators of one process that name the same
-     *     file share it
+     *     file share it; null for no trace
      * @return the changed copy
      */
     public CommunicatorConfig withTraceFile(Path file) {
@@ -208,6 +222,6 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                Optional.of(file));
+                Optional.ofNullable(file));
     }
 }

@@ -1,6 +1,10 @@
 package org.nccl4j.collectives;
 
-/** Where a communicator stands in its life, as one rank sees it. Thread safety: immutable. */
+/**
+ * Where a communicator stands in its life, as one rank sees it.
+ *
+ * <p>Thread safety: immutable.
+ */
 public sealed interface CommunicatorStatus {
     /** Ranks are still connecting; operations may be enqueued and wait. */
     record Initializing() implements CommunicatorStatus {}

@@ -1,14 +1,15 @@
 package org.nccl4j.collectives;
 
 /**
- * A GPU, or a virtual device of the CPU backend. Thread safety: all methods may be called from any
- * thread.
+ * A GPU, or a virtual device of the CPU backend.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
  */
 public interface Device {
     /**
      * Memory of a device.
      *
-     * @param freeBytes what can still be allocated
+     * @param freeBytes what can still be allocated on this device
      * @param totalBytes all of it; for a virtual CPU device its equal share of what the machine can
      *     really give
      */
@@ -60,6 +61,25 @@ public interface Device {
      * @return an open stream to be closed by its owner
      */
     DeviceStream createStream();
+
+    /**
+     * A stream that others own, such as a {@code cudaStream_t} of JCuda, JavaCPP or PyTorch. Work
+     * that they enqueue after an operation has returned runs behind it.
+     *
+     * @param handle the native handle
+     * @return the stream; closing it leaves the native stream alone
+     * @throws UnsupportedException if the device has no native streams
+     */
+    default DeviceStream wrapStream(long handle) {
+        throw new UnsupportedException(
+                "device "
+                        + ordinal()
+                        + " ("
+                        + name()
+                        + ") has no native streams, so 0x"
+                        + Long.toHexString(handle)
+                        + " cannot be one; use createStream()");
+    }
 
     /**
      * A new event without a mark.

@@ -2,6 +2,7 @@ package org.nccl4j.collectives;
 
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.nccl4j.collectives.spi.BufferOwner;
 
 /**
@@ -15,6 +16,14 @@ import org.nccl4j.collectives.spi.BufferOwner;
  * the buffer has been enqueued.
  */
 public final class DeviceBuffer implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger(DeviceBuffer.class.getName());
+
+    private static final AtomicBoolean WARNED_OF_MAPPED = new AtomicBoolean();
+
+    /** Owns no arena, so a segment that it may access is accessible to every thread. */
+    private static final Thread ANY_THREAD =
+            Thread.ofPlatform().inheritInheritableThreadLocals(false).unstarted(() -> {});
+
     /** No memory at all, for operations with count 0. Closing it does nothing. */
     public static final DeviceBuffer EMPTY =
             new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, null, null);
@@ -51,20 +60,29 @@ public final class DeviceBuffer implements AutoCloseable {
      *
      * @param memory a native segment of a global, automatic or shared arena
      * @return a buffer whose {@link #close} frees nothing
-     * @throws InvalidArgumentException for heap segments and confined arenas, with advice
+     * @throws InvalidArgumentException for heap segments, confined and closed arenas, with advice
      */
     public static DeviceBuffer wrap(MemorySegment memory) {
+        if (memory == null) {
+            throw new InvalidArgumentException(
+                    "cannot wrap null; DeviceBuffer.EMPTY stands for no memory");
+        }
         if (!memory.isNative()) {
             throw new InvalidArgumentException(
-                    "a heap segment cannot be used by asynchronous work: the garbage collector may move it; copy it to a"
-                            + " segment of Arena.ofAuto() or Arena.ofShared() and wrap that");
+                    "a heap segment cannot be used by asynchronous work: the garbage collector may"
+                            + " move it; copy it to a segment of Arena.ofAuto() or"
+                            + " Arena.ofShared() and wrap that");
         }
-        // A confined arena's segment would throw WrongThreadException in the thread that moves the
-        // data.
-        if (!isAccessibleByAnyThread(memory)) {
+        // It would throw WrongThreadException in the thread that moves the data.
+        if (!memory.isAccessibleBy(ANY_THREAD)) {
             throw new InvalidArgumentException(
-                    "a segment of a confined arena cannot be used by other threads, and asynchronous work runs on them;"
-                            + " allocate it from Arena.ofAuto(), Arena.ofShared() or Arena.global()");
+                    "a segment of a confined arena cannot be used by other threads, and"
+                            + " asynchronous work runs on them; allocate it from Arena.ofAuto(),"
+                            + " Arena.ofShared() or Arena.global()");
+        }
+        if (!memory.scope().isAlive()) {
+            throw new InvalidArgumentException(
+                    "the arena of this segment of " + memory.byteSize() + " bytes is closed");
         }
         MemorySegment uniform = uniform(memory);
         return new DeviceBuffer(
@@ -76,9 +94,14 @@ public final class DeviceBuffer implements AutoCloseable {
      *
      * @param memory a direct byte buffer; it stays reachable through the result
      * @return a buffer whose {@link #close} frees nothing
-     * @throws InvalidArgumentException for a heap buffer, with advice
+     * @throws InvalidArgumentException for a heap buffer or a view of a confined or closed arena,
+     *     with advice
      */
     public static DeviceBuffer wrap(ByteBuffer memory) {
+        if (memory == null) {
+            throw new InvalidArgumentException(
+                    "cannot wrap null; DeviceBuffer.EMPTY stands for no memory");
+        }
         if (!memory.isDirect()) {
             throw new InvalidArgumentException(
                     "a heap ByteBuffer cannot be used by asynchronous work; use ByteBuffer.allocateDirect("
@@ -95,10 +118,18 @@ public final class DeviceBuffer implements AutoCloseable {
      * @param address the device address
      * @param sizeBytes how much may be used from there
      * @return a buffer whose {@link #close} frees nothing
-     * @throws InvalidArgumentException if the size is negative or the address null
+     * @throws InvalidArgumentException if the size is negative, the address null, or the range
+     *     beyond the end of memory
      */
     public static DeviceBuffer wrap(Device device, long address, long sizeBytes) {
-        if (sizeBytes < 0 || (address == 0 && sizeBytes > 0)) {
+        if (device == null) {
+            throw new InvalidArgumentException(
+                    "an address needs the device that it belongs to, got null; for host memory wrap"
+                            + " a MemorySegment");
+        }
+        if (sizeBytes < 0
+                || (address == 0 && sizeBytes > 0)
+                || Long.compareUnsigned(address + sizeBytes, address) < 0) {
             throw new InvalidArgumentException(
                     "not a device range: address 0x"
                             + Long.toHexString(address)
@@ -114,9 +145,9 @@ public final class DeviceBuffer implements AutoCloseable {
      * For backends: memory that a device has just allocated.
      *
      * @param device the device
-     * @param memory CPU memory as a native segment of its size; a GPU's address as a segment of
+     * @param memory host memory as a native segment of its size; a GPU's address as a segment of
      *     size 0
-     * @param sizeBytes the size
+     * @param sizeBytes the size, more than 0
      * @param owner frees it
      * @return the buffer
      */
@@ -129,24 +160,29 @@ public final class DeviceBuffer implements AutoCloseable {
     }
 
     /**
-     * A part of this buffer. It shares the memory and becomes unusable when the whole is closed;
-     * closing the part does nothing.
+     * A part of this buffer. It shares the memory, its owner and its end: it becomes unusable when
+     * the whole is closed, and closing the part does nothing.
      *
      * @param offsetBytes where the part starts
      * @param partBytes its size
      * @return the part
-     * @throws InvalidArgumentException if the part is not within this buffer
+     * @throws InvalidArgumentException if the part is not within this buffer or the buffer is
+     *     closed
      */
     public DeviceBuffer slice(long offsetBytes, long partBytes) {
+        if (isClosed()) {
+            throw new InvalidArgumentException(
+                    this + " is closed, or its arena is; slice it before");
+        }
         if (offsetBytes < 0 || partBytes < 0 || offsetBytes > sizeBytes - partBytes) {
             throw new InvalidArgumentException(
                     "slice ["
                             + offsetBytes
                             + ", +"
                             + partBytes
-                            + ") is not within a buffer of "
-                            + sizeBytes
-                            + " bytes");
+                            + ") is not within "
+                            + this
+                            + "; offset and size are bytes");
         }
         MemorySegment part =
                 host
@@ -210,27 +246,28 @@ public final class DeviceBuffer implements AutoCloseable {
         if (!host && sizeBytes > 0) {
             throw new InvalidArgumentException(
                     this
-                            + " is device memory, which Java cannot read; copy it to host memory with DeviceStream.copy");
+                            + " is device memory, which Java cannot read; copy it to host memory"
+                            + " with DeviceStream.copy");
         }
         if (isClosed()) {
-            throw new InvalidArgumentException(this + " is closed; use it before closing it");
+            throw new InvalidArgumentException(this + " is closed, or its arena is; use it before");
         }
         return segment;
     }
 
     /**
-     * Whether it has been closed, itself or the whole that it is a part of.
+     * Whether it has been closed, itself or the whole that it is a part of, or its arena has.
      *
      * @return true if operations refuse it
      */
     public boolean isClosed() {
-        return root.closed;
+        return root.closed || !segment.scope().isAlive();
     }
 
     /**
      * For backends: who frees the memory and counts its use by work in flight.
      *
-     * @return the owner of the whole, or null if others own the memory
+     * @return the owner of the whole, the same for every part, or null if others own the memory
      */
     public BufferOwner owner() {
         return owner;
@@ -272,14 +309,6 @@ public final class DeviceBuffer implements AutoCloseable {
                 + " bytes]";
     }
 
-    private static boolean isAccessibleByAnyThread(MemorySegment memory) {
-        // Two threads that do not exist cannot both own a confined arena.
-        return memory.isAccessibleBy(Thread.currentThread())
-                && memory.isAccessibleBy(NEVER_STARTED);
-    }
-
-    private static final Thread NEVER_STARTED = Thread.ofPlatform().unstarted(() -> {});
-
     /**
      * The same memory and scope as a segment of the one class that kernels shall see: loops that
      * have met mapped and plain native segments run many times slower.
@@ -287,6 +316,17 @@ public final class DeviceBuffer implements AutoCloseable {
     @SuppressWarnings("restricted")
     private static MemorySegment uniform(MemorySegment memory) {
         if (!memory.isMapped()) {
+            return memory;
+        }
+        if (!DeviceBuffer.class.getModule().isNativeAccessEnabled()) {
+            if (WARNED_OF_MAPPED.compareAndSet(false, true)) {
+                Module module = DeviceBuffer.class.getModule();
+                LOG.log(
+                        System.Logger.Level.WARNING,
+                        "mapped segments stay mapped, and operations on them and later ones may be"
+                                + " slow, because this JVM runs without --enable-native-access={0}",
+                        module.isNamed() ? module.getName() : "ALL-UNNAMED");
+            }
             return memory;
         }
         MemorySegment plain = memory.reinterpret(memory.byteSize());

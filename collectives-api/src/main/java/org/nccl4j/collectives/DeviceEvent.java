@@ -3,8 +3,9 @@ package org.nccl4j.collectives;
 import java.time.Duration;
 
 /**
- * A mark in a stream, set by {@link DeviceStream#record}. Thread safety: all methods may be called
- * from any thread.
+ * A mark in a stream, set by {@link DeviceStream#record}.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
  */
 public interface DeviceEvent extends AutoCloseable {
     /**

@@ -47,7 +47,9 @@ public interface DeviceStream extends AutoCloseable {
     /**
      * Marks this point of the stream in an event, replacing the event's earlier mark.
      *
-     * @param event an event of the same backend
+     * @param event an event of the same backend, on any device
+     * @throws InvalidArgumentException if event or stream is closed, or an open group has touched
+     *     the stream; nothing is enqueued
      */
     void record(DeviceEvent event);
 
@@ -55,18 +57,20 @@ public interface DeviceStream extends AutoCloseable {
      * Makes work enqueued after this call wait for the mark that the event has now. Without a mark
      * nothing waits, and marks recorded later do not matter, as in CUDA.
      *
-     * @param event an event of the same backend
+     * @param event an event of the same backend, on any device
+     * @throws InvalidArgumentException if event or stream is closed, or an open group has touched
+     *     the stream; nothing is enqueued
      */
     void waitFor(DeviceEvent event);
 
     /**
-     * Copies bytes once earlier work is done. Ranges must not overlap.
+     * Copies the first bytes of a buffer once earlier work is done. Ranges must not overlap.
      *
      * @param source device or host memory
      * @param destination device or host memory
      * @param sizeBytes 0 or more, at most either size
-     * @throws InvalidArgumentException if a range is too short, overlaps or is closed; nothing is
-     *     enqueued
+     * @throws InvalidArgumentException if a range is too short, overlaps or is closed, the
+     *     destination is read-only, or an open group has touched the stream; nothing is enqueued
      */
     void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes);
 
@@ -75,14 +79,16 @@ public interface DeviceStream extends AutoCloseable {
      *
      * @param destination device or host memory, written whole
      * @param value the byte
-     * @throws InvalidArgumentException if the buffer is closed or read-only; nothing is enqueued
+     * @throws InvalidArgumentException if the buffer is closed or read-only, or an open group has
+     *     touched the stream; nothing is enqueued
      */
     void fill(DeviceBuffer destination, byte value);
 
     /**
      * A stage that completes when all work enqueued so far is complete, or exceptionally with the
      * failure of a communicator with work here. Dependents run on {@link
-     * java.util.concurrent.ForkJoinPool#commonPool()}, never on a thread that moves data.
+     * java.util.concurrent.ForkJoinPool#commonPool()}, never on a thread that moves data. The stage
+     * itself sets no deadline; that of the operations ends it.
      *
      * @return a new stage
      */

@@ -1,8 +1,10 @@
 package org.nccl4j.collectives;
 
 /**
- * Collects operations that are issued together, for one or several communicators. Only valid inside
- * the body that received it, on that thread.
+ * Collects operations that are issued together, for one or several communicators.
+ *
+ * <p>Thread safety: valid only inside the body that received it, on that body's thread; its {@link
+ * Operations} too.
  */
 public interface Group {
     /**

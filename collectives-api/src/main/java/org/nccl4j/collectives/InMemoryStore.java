@@ -4,10 +4,12 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import org.nccl4j.collectives.spi.Durations;
 
 /**
- * A {@link Store} for the ranks of one process. Thread safety: all methods may be called from any
- * thread.
+ * A {@link Store} for the ranks of one process.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
  */
 public final class InMemoryStore implements Store {
     private final Map<String, byte[]> values = new HashMap<>();
@@ -17,6 +19,11 @@ public final class InMemoryStore implements Store {
 
     @Override
     public synchronized boolean setIfAbsent(String key, byte[] value) {
+        if (key == null || value == null) {
+            throw new InvalidArgumentException(
+                    "a store needs a key and a value, got key "
+                            + (key == null ? "null" : "'" + key + "' without a value"));
+        }
         boolean set = values.putIfAbsent(key, value.clone()) == null;
         notifyAll();
         return set;
@@ -24,6 +31,9 @@ public final class InMemoryStore implements Store {
 
     @Override
     public synchronized Optional<byte[]> get(String key, Duration timeout) {
+        if (key == null) {
+            throw new InvalidArgumentException("a store needs a key, got null");
+        }
         long start = System.nanoTime();
         long budgetNanos = Durations.saturatedNanos(timeout);
         while (!values.containsKey(key)) {

@@ -3,23 +3,33 @@ package org.nccl4j.collectives;
 /**
  * The operations of one rank, enqueued on a stream by a {@link Communicator} or recorded in a
  * {@link Group}. All enqueue only: the call returns at once, and the work is on the stream when it
- * returns.
+ * returns. Only where {@link Capabilities#firstUseMayWait} a first use may wait for the others.
  *
- * <p>Notation: n ranks, this rank is r; counts are elements of {@code type}. A buffer may be longer
- * than needed; the rest is not touched. Between enqueue and completion a receive buffer's contents
- * are undefined. A communicator numbers its collectives in the order of the calls; every rank must
- * make the same calls in the same order. {@code send} and {@code recv} are numbered per ordered
- * pair of ranks. An operation of count 0 takes its number, waits for nobody, writes nothing and
- * accepts null buffers.
+ * <p>Notation: n ranks, this rank is r; counts are elements of {@code type}. A buffer starts at a
+ * multiple of the element's size; it may be longer than needed, and the rest is not touched.
+ * Between enqueue and completion a receive buffer's contents are undefined and a send buffer must
+ * not change. Values are those of {@code docs/semantics.md}.
+ *
+ * <p>A communicator numbers its collectives in the order of the calls; every rank must make the
+ * same calls in the same order. {@code send} and {@code recv} are numbered per ordered pair of
+ * ranks. An operation of count 0 takes its number, waits for nobody, writes nothing and accepts
+ * null buffers; all-gather-v and reduce-scatter-v count as such if all their blocks are empty.
+ *
+ * <p>When an operation is complete on a stream, its results are there and its send buffer is free.
+ * All-reduce, reduce-scatter, all-gather, all-to-all and barrier complete on no rank before every
+ * rank's stream has reached them; the others not before the data that this rank needs is there, so
+ * that a root or a sender may be done before its peers.
  *
  * <p>In place: exactly the address equalities that each method names. Any other overlap of what
  * this rank reads and writes is refused.
  *
  * <p>All methods throw {@link InvalidArgumentException} (count negative, root or peer out of range,
- * buffer too short, closed, read-only, overlapping or on another device, stream of another device
- * or closed, communicator or stream in use by an open group), {@link UnsupportedException} (type or
- * reduction not in the backend's {@link Capabilities}), or the communicator's failure; in each case
- * nothing has been enqueued and nothing has changed.
+ * buffer too short, misaligned, closed, read-only, overlapping or on another device, stream of
+ * another device or closed, communicator or stream in use by an open group), {@link
+ * UnsupportedException} (type or reduction not in the backend's {@link Capabilities}), or the
+ * communicator's failure; in each case nothing has been enqueued and nothing has changed.
+ *
+ * <p>Thread safety: none of its own; that of the {@link Communicator} or {@link Group}.
  */
 public interface Operations {
     /**
@@ -215,8 +225,9 @@ public interface Operations {
             DeviceStream stream);
 
     /**
-     * All-to-all with a block size per pair. No in-place form. Gaps are not touched. It is one
-     * collective: it waits for every rank, whatever the sizes.
+     * All-to-all with a block size per pair. No in-place form; blocks of both buffers may lie
+     * between each other. Gaps are not touched, empty blocks are skipped. It is one collective, and
+     * a backend may make it wait for every rank, whatever the sizes.
      *
      * @param send {@code plan.send().extentElements()} elements
      * @param recv {@code plan.receive().extentElements()} elements
@@ -232,9 +243,10 @@ public interface Operations {
             DeviceStream stream);
 
     /**
-     * Sends to one rank; complete when the peer's matching {@link #recv} has the data. Two ranks
-     * that both send first and receive later wait for each other until the deadline: use a group or
-     * {@link #sendRecv}.
+     * Sends to one rank. Complete when the buffer may be used again; that the peer's matching
+     * {@link #recv} has the data follows only where the backend holds nothing in between. Two ranks
+     * that both send first and receive later may wait for each other until the deadline: use a
+     * group or {@link #sendRecv}.
      *
      * @param send {@code countElements} elements
      * @param countElements the same as the peer's
@@ -245,7 +257,7 @@ public interface Operations {
     void send(DeviceBuffer send, long countElements, DataType type, int peer, DeviceStream stream);
 
     /**
-     * Receives from one rank.
+     * Receives from one rank, in the order in which it sends.
      *
      * @param recv {@code countElements} elements
      * @param countElements the same as the peer's
@@ -256,8 +268,8 @@ public interface Operations {
     void recv(DeviceBuffer recv, long countElements, DataType type, int peer, DeviceStream stream);
 
     /**
-     * One send and one receive at the same time, as a group of the two would do. Buffers must not
-     * overlap.
+     * One send and one receive at the same time, as a group of the two would do. Both may be with
+     * the same rank, or with r itself. Buffers must not overlap.
      *
      * @param send {@code sendCountElements} elements
      * @param sendCountElements elements to {@code destination}

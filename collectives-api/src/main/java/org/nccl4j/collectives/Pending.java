@@ -3,8 +3,9 @@ package org.nccl4j.collectives;
 import java.time.Duration;
 
 /**
- * A value that needs every rank, such as the outcome of a split. Thread safety: any thread may ask,
- * any number of times.
+ * A value that needs every rank, such as the outcome of a split.
+ *
+ * <p>Thread safety: any thread may ask, any number of times.
  *
  * @param <T> the value's type
  */
@@ -22,7 +23,7 @@ public interface Pending<T> {
      * @param timeout how long at most; zero asks without waiting
      * @return the value, the same at every call
      * @throws CollectiveTimeoutException if time runs out; nothing has changed, await again
-     * @throws WaitInterruptedException if the thread is interrupted
+     * @throws WaitInterruptedException if the thread is or gets interrupted: nothing has changed
      * @throws CollectiveException the failure if there is no value
      */
     T await(Duration timeout);

@@ -1,8 +1,10 @@
 package org.nccl4j.collectives;
 
 /**
- * A group that was recorded once and can be issued many times: the form for loops. Thread safety:
- * as the communicators in it: one thread at a time.
+ * A group that was recorded once and can be issued many times: the form for loops. It keeps its
+ * buffers, streams and communicators reachable and holds nothing that must be closed.
+ *
+ * <p>Thread safety: as the communicators in it: one thread at a time.
  */
 public interface RecordedGroup {
     /**

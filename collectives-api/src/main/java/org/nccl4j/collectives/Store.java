@@ -15,6 +15,7 @@ public interface Store {
      * @param key the key
      * @param value the value, copied
      * @return true if this call set it, false if it had a value, which stays
+     * @throws InvalidArgumentException if key or value is null
      */
     boolean setIfAbsent(String key, byte[] value);
 
@@ -24,7 +25,8 @@ public interface Store {
      * @param key the key
      * @param timeout how long at most; zero asks without waiting
      * @return a copy of the value, or empty if time ran out
-     * @throws WaitInterruptedException if the thread is interrupted
+     * @throws InvalidArgumentException if the key is null
+     * @throws WaitInterruptedException if the thread is or gets interrupted while it waits
      */
     Optional<byte[]> get(String key, Duration timeout);
 }

@@ -1,8 +1,12 @@
 package org.nccl4j.collectives;
 
+import java.util.Arrays;
+
 /**
  * Payload bytes that one rank has sent to and received from each rank since its communicator was
- * made; what a rank copies to itself does not count. Thread safety: immutable snapshot.
+ * made; what a rank copies to itself does not count.
+ *
+ * <p>Thread safety: immutable snapshot.
  *
  * @param sentBytes by destination rank
  * @param receivedBytes by source rank
@@ -14,13 +18,21 @@ public record Traffic(long[] sentBytes, long[] receivedBytes) {
         receivedBytes = receivedBytes.clone();
     }
 
-    /** {@inheritDoc} A copy. */
+    /**
+     * What was sent to each rank.
+     *
+     * @return a copy, by destination rank
+     */
     @Override
     public long[] sentBytes() {
         return sentBytes.clone();
     }
 
-    /** {@inheritDoc} A copy. */
+    /**
+     * What was received from each rank.
+     *
+     * @return a copy, by source rank
+     */
     @Override
     public long[] receivedBytes() {
         return receivedBytes.clone();
@@ -32,11 +44,7 @@ public record Traffic(long[] sentBytes, long[] receivedBytes) {
      * @return the sum over the destinations
      */
     public long totalSentBytes() {
-        long total = 0;
-        for (long bytes : sentBytes) {
-            total += bytes;
-        }
-        return total;
+        return Arrays.stream(sentBytes).sum();
     }
 
     /**
@@ -45,10 +53,27 @@ public record Traffic(long[] sentBytes, long[] receivedBytes) {
      * @return the sum over the sources
      */
     public long totalReceivedBytes() {
-        long total = 0;
-        for (long bytes : receivedBytes) {
-            total += bytes;
-        }
-        return total;
+        return Arrays.stream(receivedBytes).sum();
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof Traffic traffic
+                && Arrays.equals(sentBytes, traffic.sentBytes)
+                && Arrays.equals(receivedBytes, traffic.receivedBytes);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * Arrays.hashCode(sentBytes) + Arrays.hashCode(receivedBytes);
+    }
+
+    @Override
+    public String toString() {
+        return "Traffic[sentBytes="
+                + Arrays.toString(sentBytes)
+                + ", receivedBytes="
+                + Arrays.toString(receivedBytes)
+                + "]";
     }
 }

@@ -1,5 +1,7 @@
 package org.nccl4j.collectives;
 
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 import java.util.HexFormat;
 
@@ -23,6 +25,9 @@ public final class UniqueId implements Bootstrap {
      * @throws InvalidArgumentException if the length is another
      */
     public UniqueId(byte[] bytes) {
+        if (bytes == null) {
+            throw new InvalidArgumentException("a unique id needs its bytes, got null");
+        }
         if (bytes.length != SIZE_BYTES) {
             throw new InvalidArgumentException(
                     "a unique id has "
@@ -45,7 +50,7 @@ public final class UniqueId implements Bootstrap {
 
     @Override
     public boolean equals(Object other) {
-        return other instanceof UniqueId id && Arrays.equals(bytes, id.bytes);
+        return other instanceof UniqueId id && MessageDigest.isEqual(bytes, id.bytes);
     }
 
     @Override
@@ -53,9 +58,17 @@ public final class UniqueId implements Bootstrap {
         return Arrays.hashCode(bytes);
     }
 
-    /** Shows only the first bytes, because the whole is a secret. */
+    /**
+     * A fingerprint that is equal for equal ids and tells nothing of the bytes, which are a secret:
+     * whoever has them can join the job.
+     */
     @Override
     public String toString() {
-        return "UniqueId[" + HexFormat.of().formatHex(bytes, 0, 4) + "...]";
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest(bytes);
+            return "UniqueId[fingerprint " + HexFormat.of().formatHex(hash, 0, 4) + "]";
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every Java platform has SHA-256", e);
+        }
     }
 }

@@ -1,5 +1,7 @@
 package org.nccl4j.collectives.spi;
 
+import java.util.Set;
+import java.util.TreeSet;
 import org.nccl4j.collectives.AllToAllVPlan;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.Capabilities;
@@ -14,8 +16,9 @@ import org.nccl4j.collectives.UnsupportedException;
 /**
  * The checks that every backend makes before it enqueues, so that bad input gets the same error
  * everywhere and leaves everything usable. The rules of overlap are those of {@code
- * docs/semantics.md}, rule 9: only ranges that this rank reads or writes count. Nothing is
- * allocated unless a check fails.
+ * docs/semantics.md}, rule 9: only ranges that this rank reads or writes count. A buffer starts at
+ * a multiple of its element's size: a GPU loses its context over less. Nothing is allocated unless
+ * a check fails.
  *
  * <p>Thread safety: immutable.
  */
@@ -24,6 +27,9 @@ public final class ArgumentChecks {
     private final Device device;
     private final int rank;
     private final int size;
+    // Bit i is the i-th constant: cheaper on every call than asking the sets.
+    private final int typeBits;
+    private final int reductionBits;
 
     /**
      * Checks for one rank.
@@ -38,6 +44,8 @@ public final class ArgumentChecks {
         this.device = device;
         this.rank = rank;
         this.size = size;
+        this.typeBits = bits(capabilities.types());
+        this.reductionBits = bits(capabilities.reductions());
     }
 
     /**
@@ -52,12 +60,11 @@ public final class ArgumentChecks {
     public void allReduce(
             DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op) {
         reduction("allReduce", type, op);
-        count("allReduce", count);
-        long bytes = type.bytes(count);
-        reads("allReduce", "send", send, bytes);
-        writes("allReduce", "recv", recv, bytes);
-        if (bytes > 0) {
-            disjointOrEqual("allReduce", send, 0, bytes, recv, 0, bytes, true);
+        long bytes = bytes("allReduce", type, count);
+        reads("allReduce", "send", send, bytes, type);
+        writes("allReduce", "recv", recv, bytes, type);
+        if (bytes > 0 && send.address() != recv.address()) {
+            apart("allReduce", send, 0, bytes, recv, 0, bytes);
         }
     }
 
@@ -79,14 +86,13 @@ public final class ArgumentChecks {
             ReduceOp op,
             int root) {
         reduction("reduce", type, op);
-        count("reduce", count);
+        long bytes = bytes("reduce", type, count);
         member("reduce", "root", root);
-        long bytes = type.bytes(count);
-        reads("reduce", "send", send, bytes);
+        reads("reduce", "send", send, bytes, type);
         if (rank == root) {
-            writes("reduce", "recv", recv, bytes);
-            if (bytes > 0) {
-                disjointOrEqual("reduce", send, 0, bytes, recv, 0, bytes, true);
+            writes("reduce", "recv", recv, bytes, type);
+            if (bytes > 0 && send.address() != recv.address()) {
+                apart("reduce", send, 0, bytes, recv, 0, bytes);
             }
         }
     }
@@ -103,14 +109,13 @@ public final class ArgumentChecks {
     public void broadcast(
             DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root) {
         type("broadcast", type);
-        count("broadcast", count);
+        long bytes = bytes("broadcast", type, count);
         member("broadcast", "root", root);
-        long bytes = type.bytes(count);
-        writes("broadcast", "recv", recv, bytes);
+        writes("broadcast", "recv", recv, bytes, type);
         if (rank == root) {
-            reads("broadcast", "send", send, bytes);
-            if (bytes > 0) {
-                disjointOrEqual("broadcast", send, 0, bytes, recv, 0, bytes, true);
+            reads("broadcast", "send", send, bytes, type);
+            if (bytes > 0 && send.address() != recv.address()) {
+                apart("broadcast", send, 0, bytes, recv, 0, bytes);
             }
         }
     }
@@ -125,13 +130,11 @@ public final class ArgumentChecks {
      */
     public void allGather(DeviceBuffer send, DeviceBuffer recv, long count, DataType type) {
         type("allGather", type);
-        count("allGather", count);
-        long bytes = type.bytes(count);
-        reads("allGather", "send", send, bytes);
-        writes("allGather", "recv", recv, times("allGather", bytes));
-        if (bytes > 0) {
-            inPlaceBlock("allGather", send, recv, rank * bytes, bytes, size * bytes);
-        }
+        long bytes = bytes("allGather", type, count);
+        long allBytes = times("allGather", bytes);
+        reads("allGather", "send", send, bytes, type);
+        writes("allGather", "recv", recv, allBytes, type);
+        inPlaceOrApart("allGather", send, bytes, recv, allBytes);
     }
 
     /**
@@ -146,26 +149,11 @@ public final class ArgumentChecks {
             DeviceBuffer send, DeviceBuffer recv, BlockLayout layout, DataType type) {
         type("allGatherV", type);
         layout("allGatherV", layout);
-        long bytes = type.bytes(layout.countElements(rank));
-        reads("allGatherV", "send", send, bytes);
-        long extent = type.bytes(layout.extentElements());
-        writes("allGatherV", "recv", recv, extent);
-        if (bytes > 0) {
-            long offset = type.bytes(layout.offsetElements(rank));
-            if (send.address() != recv.address() + offset) {
-                for (int r = 0; r < size; r++) {
-                    disjointOrEqual(
-                            "allGatherV",
-                            send,
-                            0,
-                            bytes,
-                            recv,
-                            type.bytes(layout.offsetElements(r)),
-                            type.bytes(layout.countElements(r)),
-                            false);
-                }
-            }
-        }
+        long bytes = bytes("allGatherV", type, layout.countElements(rank));
+        long extentBytes = bytes("allGatherV", type, layout.extentElements());
+        reads("allGatherV", "send", send, bytes, type);
+        writes("allGatherV", "recv", recv, extentBytes, type);
+        inPlaceOrApart("allGatherV", send, bytes, recv, extentBytes, layout, type);
     }
 
     /**
@@ -180,13 +168,11 @@ public final class ArgumentChecks {
     public void reduceScatter(
             DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op) {
         reduction("reduceScatter", type, op);
-        count("reduceScatter", count);
-        long bytes = type.bytes(count);
-        reads("reduceScatter", "send", send, times("reduceScatter", bytes));
-        writes("reduceScatter", "recv", recv, bytes);
-        if (bytes > 0) {
-            inPlaceBlock("reduceScatter", recv, send, rank * bytes, bytes, size * bytes);
-        }
+        long bytes = bytes("reduceScatter", type, count);
+        long allBytes = times("reduceScatter", bytes);
+        reads("reduceScatter", "send", send, allBytes, type);
+        writes("reduceScatter", "recv", recv, bytes, type);
+        inPlaceOrApart("reduceScatter", recv, bytes, send, allBytes);
     }
 
     /**
@@ -202,23 +188,11 @@ public final class ArgumentChecks {
             DeviceBuffer send, DeviceBuffer recv, BlockLayout layout, DataType type, ReduceOp op) {
         reduction("reduceScatterV", type, op);
         layout("reduceScatterV", layout);
-        long bytes = type.bytes(layout.countElements(rank));
-        reads("reduceScatterV", "send", send, type.bytes(layout.extentElements()));
-        writes("reduceScatterV", "recv", recv, bytes);
-        if (bytes > 0
-                && recv.address() != send.address() + type.bytes(layout.offsetElements(rank))) {
-            for (int r = 0; r < size; r++) {
-                disjointOrEqual(
-                        "reduceScatterV",
-                        recv,
-                        0,
-                        bytes,
-                        send,
-                        type.bytes(layout.offsetElements(r)),
-                        type.bytes(layout.countElements(r)),
-                        false);
-            }
-        }
+        long bytes = bytes("reduceScatterV", type, layout.countElements(rank));
+        long extentBytes = bytes("reduceScatterV", type, layout.extentElements());
+        reads("reduceScatterV", "send", send, extentBytes, type);
+        writes("reduceScatterV", "recv", recv, bytes, type);
+        inPlaceOrApart("reduceScatterV", recv, bytes, send, extentBytes, layout, type);
     }
 
     /**
@@ -232,15 +206,13 @@ public final class ArgumentChecks {
      */
     public void gather(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root) {
         type("gather", type);
-        count("gather", count);
+        long bytes = bytes("gather", type, count);
+        long allBytes = times("gather", bytes);
         member("gather", "root", root);
-        long bytes = type.bytes(count);
-        reads("gather", "send", send, bytes);
+        reads("gather", "send", send, bytes, type);
         if (rank == root) {
-            writes("gather", "recv", recv, times("gather", bytes));
-            if (bytes > 0) {
-                inPlaceBlock("gather", send, recv, rank * bytes, bytes, size * bytes);
-            }
+            writes("gather", "recv", recv, allBytes, type);
+            inPlaceOrApart("gather", send, bytes, recv, allBytes);
         }
     }
 
@@ -255,15 +227,13 @@ public final class ArgumentChecks {
      */
     public void scatter(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root) {
         type("scatter", type);
-        count("scatter", count);
+        long bytes = bytes("scatter", type, count);
+        long allBytes = times("scatter", bytes);
         member("scatter", "root", root);
-        long bytes = type.bytes(count);
-        writes("scatter", "recv", recv, bytes);
+        writes("scatter", "recv", recv, bytes, type);
         if (rank == root) {
-            reads("scatter", "send", send, times("scatter", bytes));
-            if (bytes > 0) {
-                inPlaceBlock("scatter", recv, send, rank * bytes, bytes, size * bytes);
-            }
+            reads("scatter", "send", send, allBytes, type);
+            inPlaceOrApart("scatter", recv, bytes, send, allBytes);
         }
     }
 
@@ -277,12 +247,11 @@ public final class ArgumentChecks {
      */
     public void allToAll(DeviceBuffer send, DeviceBuffer recv, long count, DataType type) {
         type("allToAll", type);
-        count("allToAll", count);
-        long bytes = times("allToAll", type.bytes(count));
-        reads("allToAll", "send", send, bytes);
-        writes("allToAll", "recv", recv, bytes);
-        if (bytes > 0) {
-            disjointOrEqual("allToAll", send, 0, bytes, recv, 0, bytes, false);
+        long allBytes = times("allToAll", bytes("allToAll", type, count));
+        reads("allToAll", "send", send, allBytes, type);
+        writes("allToAll", "recv", recv, allBytes, type);
+        if (allBytes > 0) {
+            apart("allToAll", send, 0, allBytes, recv, 0, allBytes);
         }
     }
 
@@ -296,30 +265,34 @@ public final class ArgumentChecks {
      */
     public void allToAllV(DeviceBuffer send, DeviceBuffer recv, AllToAllVPlan plan, DataType type) {
         type("allToAllV", type);
-        if (plan == null || plan.ranks() != size) {
+        if (plan == null) {
+            throw refuse("allToAllV", "plan is null");
+        }
+        if (plan.ranks() != size) {
             throw refuse(
                     "allToAllV",
-                    plan == null
-                            ? "plan is null"
-                            : "the plan is for "
-                                    + plan.ranks()
-                                    + " ranks, the communicator has "
-                                    + size);
+                    "the plan is for " + plan.ranks() + " ranks, the communicator has " + size);
         }
-        reads("allToAllV", "send", send, type.bytes(plan.send().extentElements()));
-        writes("allToAllV", "recv", recv, type.bytes(plan.receive().extentElements()));
-        if (plan.send().totalElements() > 0 && plan.receive().totalElements() > 0) {
+        BlockLayout sent = plan.send();
+        BlockLayout received = plan.receive();
+        long sentBytes = bytes("allToAllV", type, sent.extentElements());
+        long receivedBytes = bytes("allToAllV", type, received.extentElements());
+        reads("allToAllV", "send", send, sentBytes, type);
+        writes("allToAllV", "recv", recv, receivedBytes, type);
+        if (sentBytes > 0
+                && receivedBytes > 0
+                && overlap(send.address(), sentBytes, recv.address(), receivedBytes)) {
+            // Blocks of both may lie between each other in one piece of memory.
             for (int s = 0; s < size; s++) {
-                for (int r = 0; r < size; r++) {
-                    disjointOrEqual(
+                if (sent.countElements(s) > 0) {
+                    apart(
                             "allToAllV",
                             send,
-                            type.bytes(plan.send().offsetElements(s)),
-                            type.bytes(plan.send().countElements(s)),
+                            type.bytes(sent.offsetElements(s)),
+                            type.bytes(sent.countElements(s)),
                             recv,
-                            type.bytes(plan.receive().offsetElements(r)),
-                            type.bytes(plan.receive().countElements(r)),
-                            false);
+                            received,
+                            type);
                 }
             }
         }
@@ -334,10 +307,7 @@ public final class ArgumentChecks {
      * @param peer the destination
      */
     public void send(DeviceBuffer send, long count, DataType type, int peer) {
-        type("send", type);
-        count("send", count);
-        member("send", "peer", peer);
-        reads("send", "send", send, type.bytes(count));
+        send("send", "peer", send, count, type, peer);
     }
 
     /**
@@ -349,10 +319,7 @@ public final class ArgumentChecks {
      * @param peer the source
      */
     public void recv(DeviceBuffer recv, long count, DataType type, int peer) {
-        type("recv", type);
-        count("recv", count);
-        member("recv", "peer", peer);
-        writes("recv", "recv", recv, type.bytes(count));
+        recv("recv", "peer", recv, count, type, peer);
     }
 
     /**
@@ -374,18 +341,10 @@ public final class ArgumentChecks {
             long recvCount,
             int source,
             DataType type) {
-        send(send, sendCount, type, destination);
-        recv(recv, recvCount, type, source);
+        send("sendRecv", "destination", send, sendCount, type, destination);
+        recv("sendRecv", "source", recv, recvCount, type, source);
         if (sendCount > 0 && recvCount > 0) {
-            disjointOrEqual(
-                    "sendRecv",
-                    send,
-                    0,
-                    type.bytes(sendCount),
-                    recv,
-                    0,
-                    type.bytes(recvCount),
-                    false);
+            apart("sendRecv", send, 0, type.bytes(sendCount), recv, 0, type.bytes(recvCount));
         }
     }
 
@@ -402,18 +361,65 @@ public final class ArgumentChecks {
         if (!stream.device().equals(device)) {
             throw refuse(
                     operation,
-                    "the stream is on device "
-                            + stream.device().ordinal()
-                            + ", the communicator on device "
-                            + device.ordinal()
+                    "the stream is on "
+                            + describe(stream.device())
+                            + ", the communicator on "
+                            + describe(device)
                             + "; use a stream of the communicator's device()");
         }
     }
 
-    private void count(String operation, long count) {
+    private void send(
+            String operation,
+            String peerName,
+            DeviceBuffer send,
+            long count,
+            DataType type,
+            int peer) {
+        type(operation, type);
+        long bytes = bytes(operation, type, count);
+        member(operation, peerName, peer);
+        reads(operation, "send", send, bytes, type);
+    }
+
+    private void recv(
+            String operation,
+            String peerName,
+            DeviceBuffer recv,
+            long count,
+            DataType type,
+            int peer) {
+        type(operation, type);
+        long bytes = bytes(operation, type, count);
+        member(operation, peerName, peer);
+        writes(operation, "recv", recv, bytes, type);
+    }
+
+    private long bytes(String operation, DataType type, long count) {
         if (count < 0) {
             throw refuse(operation, "count is " + count + ", must be at least 0");
         }
+        if (count > Long.MAX_VALUE / type.sizeBytes()) {
+            throw refuse(
+                    operation,
+                    count
+                            + " elements of "
+                            + type
+                            + " exceed 2^63-1 bytes; counts are elements, check the unit");
+        }
+        return count * type.sizeBytes();
+    }
+
+    private long times(String operation, long blockBytes) {
+        if (blockBytes > Long.MAX_VALUE / size) {
+            throw refuse(
+                    operation,
+                    size
+                            + " blocks of "
+                            + blockBytes
+                            + " bytes exceed 2^63-1 bytes; the count is that of one block");
+        }
+        return blockBytes * size;
     }
 
     private void member(String operation, String what, int value) {
@@ -426,13 +432,13 @@ public final class ArgumentChecks {
         if (type == null) {
             throw refuse(operation, "type is null");
         }
-        if (!capabilities.types().contains(type)) {
+        if ((typeBits >>> type.ordinal() & 1) == 0) {
             throw new UnsupportedException(
                     where(operation)
                             + "this backend has no "
                             + type
                             + "; it has "
-                            + capabilities.types());
+                            + new TreeSet<>(capabilities.types()));
         }
     }
 
@@ -441,64 +447,65 @@ public final class ArgumentChecks {
         if (op == null) {
             throw refuse(operation, "reduction is null");
         }
-        if (op instanceof ReduceOp.PreMulSum scaled && scaled.type() != type) {
-            throw refuse(
-                    operation,
-                    "the scalar of preMulSum is "
-                            + scaled.type()
-                            + ", the buffers are "
-                            + type
-                            + "; make it with"
-                            + " ReduceOp.preMulSum("
-                            + type
-                            + ", ...)");
+        boolean supported;
+        if (op instanceof ReduceOp.Predefined predefined) {
+            supported = (reductionBits >>> predefined.ordinal() & 1) != 0;
+        } else {
+            DataType scalarType = ((ReduceOp.PreMulSum) op).type();
+            if (scalarType != type) {
+                throw refuse(
+                        operation,
+                        "the scalar of preMulSum is "
+                                + scalarType
+                                + ", the buffers are "
+                                + type
+                                + "; make it with ReduceOp.preMulSum("
+                                + type
+                                + ", ...)");
+            }
+            supported = capabilities.preMulSum();
         }
-        if (!capabilities.supports(type, op)) {
+        if (!supported) {
             throw new UnsupportedException(
-                    where(operation) + "this backend has no " + op + " of " + type);
+                    where(operation)
+                            + "this backend has no "
+                            + op
+                            + "; it has "
+                            + new TreeSet<>(capabilities.reductions())
+                            + (capabilities.preMulSum() ? " and preMulSum" : ""));
         }
     }
 
     private void layout(String operation, BlockLayout layout) {
-        if (layout == null || layout.ranks() != size) {
+        if (layout == null) {
+            throw refuse(operation, "layout is null");
+        }
+        if (layout.ranks() != size) {
             throw refuse(
                     operation,
-                    layout == null
-                            ? "layout is null"
-                            : "the layout has "
-                                    + layout.ranks()
-                                    + " blocks, the communicator "
-                                    + size
-                                    + " ranks");
+                    "the layout has "
+                            + layout.ranks()
+                            + " blocks, the communicator "
+                            + size
+                            + " ranks");
         }
     }
 
-    private long times(String operation, long blockBytes) {
-        if (blockBytes > Long.MAX_VALUE / size) {
-            throw refuse(
-                    operation,
-                    size
-                            + " blocks of "
-                            + blockBytes
-                            + " bytes exceed 2^63-1 bytes; check the count");
-        }
-        return blockBytes * size;
-    }
-
-    private void reads(String operation, String what, DeviceBuffer buffer, long bytes) {
+    private void reads(
+            String operation, String what, DeviceBuffer buffer, long bytes, DataType type) {
         if (bytes == 0) {
             return;
         }
         if (buffer == null) {
-            throw refuse(operation, what + " is null, needs " + bytes + " bytes");
+            throw refuse(operation, what + " is null, the operation needs " + bytes + " bytes");
         }
         if (buffer.isClosed()) {
-            throw refuse(operation, what + " " + buffer + " is closed");
+            throw refuse(operation, what + " " + buffer + " is closed, or its arena is");
         }
         if (buffer.sizeBytes() < bytes) {
             throw refuse(
                     operation,
-                    what + " has " + buffer.sizeBytes() + " bytes, the operation needs " + bytes);
+                    what + " " + buffer + " is too short, the operation needs " + bytes + " bytes");
         }
         if (buffer.device() == null
                 ? !capabilities.hostBuffers()
@@ -508,8 +515,9 @@ public final class ArgumentChecks {
                     what
                             + " "
                             + buffer
-                            + " is not memory of the communicator's device "
-                            + device.ordinal());
+                            + " is not memory of the communicator's "
+                            + describe(device)
+                            + "; allocate it there with device().allocate, or copy it there");
         }
         if (capabilities.hostBuffers() && !buffer.isHostAccessible()) {
             throw refuse(
@@ -517,47 +525,92 @@ public final class ArgumentChecks {
                     what
                             + " "
                             + buffer
-                            + " is a bare address; wrap a MemorySegment of that address and size instead");
+                            + " is a bare address, which this backend cannot read; wrap a"
+                            + " MemorySegment of that address and size instead");
+        }
+        // Sizes are powers of two.
+        if ((buffer.address() & (type.sizeBytes() - 1L)) != 0) {
+            throw refuse(
+                    operation,
+                    what
+                            + " "
+                            + buffer
+                            + " does not start at a multiple of "
+                            + type.sizeBytes()
+                            + " bytes, the size of "
+                            + type);
         }
     }
 
-    private void writes(String operation, String what, DeviceBuffer buffer, long bytes) {
-        reads(operation, what, buffer, bytes);
+    private void writes(
+            String operation, String what, DeviceBuffer buffer, long bytes, DataType type) {
+        reads(operation, what, buffer, bytes, type);
         if (bytes > 0 && buffer.isReadOnly()) {
             throw refuse(operation, what + " " + buffer + " is read-only");
         }
     }
 
-    /** One block may start exactly at its own place in the whole; otherwise both must be apart. */
-    private void inPlaceBlock(
+    /** One block may start exactly at this rank's place in the whole; otherwise both are apart. */
+    private void inPlaceOrApart(
             String operation,
             DeviceBuffer block,
-            DeviceBuffer whole,
-            long placeBytes,
             long blockBytes,
+            DeviceBuffer whole,
             long wholeBytes) {
-        if (block.address() != whole.address() + placeBytes) {
-            disjointOrEqual(operation, block, 0, blockBytes, whole, 0, wholeBytes, false);
+        if (blockBytes > 0 && block.address() != whole.address() + rank * blockBytes) {
+            apart(operation, block, 0, blockBytes, whole, 0, wholeBytes);
         }
     }
 
-    private void disjointOrEqual(
+    /** As above, where the whole has a layout; a block may lie in one of its gaps. */
+    private void inPlaceOrApart(
+            String operation,
+            DeviceBuffer block,
+            long blockBytes,
+            DeviceBuffer whole,
+            long extentBytes,
+            BlockLayout layout,
+            DataType type) {
+        if (blockBytes > 0
+                && block.address() != whole.address() + type.bytes(layout.offsetElements(rank))
+                && overlap(block.address(), blockBytes, whole.address(), extentBytes)) {
+            apart(operation, block, 0, blockBytes, whole, layout, type);
+        }
+    }
+
+    private void apart(
             String operation,
             DeviceBuffer a,
-            long aOffset,
+            long aOffsetBytes,
             long aBytes,
             DeviceBuffer b,
-            long bOffset,
-            long bBytes,
-            boolean equalIsInPlace) {
-        if (aBytes == 0 || bBytes == 0) {
-            return;
+            BlockLayout bLayout,
+            DataType type) {
+        for (int r = 0; r < size; r++) {
+            if (bLayout.countElements(r) > 0) {
+                apart(
+                        operation,
+                        a,
+                        aOffsetBytes,
+                        aBytes,
+                        b,
+                        type.bytes(bLayout.offsetElements(r)),
+                        type.bytes(bLayout.countElements(r)));
+            }
         }
-        long aStart = a.address() + aOffset;
-        long bStart = b.address() + bOffset;
-        if (aStart < bStart + bBytes
-                && bStart < aStart + aBytes
-                && !(equalIsInPlace && aStart == bStart)) {
+    }
+
+    private void apart(
+            String operation,
+            DeviceBuffer a,
+            long aOffsetBytes,
+            long aBytes,
+            DeviceBuffer b,
+            long bOffsetBytes,
+            long bBytes) {
+        long aStart = a.address() + aOffsetBytes;
+        long bStart = b.address() + bOffsetBytes;
+        if (overlap(aStart, aBytes, bStart, bBytes)) {
             throw refuse(
                     operation,
                     "what this rank reads and writes overlaps: [0x"
@@ -572,11 +625,29 @@ public final class ArgumentChecks {
         }
     }
 
+    /** Whether two non-empty ranges share a byte, anywhere in the 64-bit address space. */
+    private static boolean overlap(long aStart, long aBytes, long bStart, long bBytes) {
+        return Long.compareUnsigned(bStart - aStart, aBytes) < 0
+                || Long.compareUnsigned(aStart - bStart, bBytes) < 0;
+    }
+
     private InvalidArgumentException refuse(String operation, String why) {
         return new InvalidArgumentException(where(operation) + why + "; nothing was enqueued");
     }
 
     private String where(String operation) {
         return operation + " on rank " + rank + "/" + size + ": ";
+    }
+
+    private static String describe(Device device) {
+        return "device " + device.ordinal() + " (" + device.name() + ")";
+    }
+
+    private static int bits(Set<? extends Enum<?>> constants) {
+        int bits = 0;
+        for (Enum<?> constant : constants) {
+            bits |= 1 << constant.ordinal();
+        }
+        return bits;
     }
 }
