@@ -1,9 +1,11 @@
 package org.nccl4j.bench;
 
 import java.util.Collection;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
 
 /** Finds what somebody probably meant to type. */
 final class Nearest {
@@ -11,21 +13,25 @@ final class Nearest {
     private Nearest() {}
 
     /**
-     * The candidates nearest to a word, best first: same but for case, underscores and dashes; then
-     * those that begin with the word or the word with them; then by edit distance, at most a third
-     * of the word. At most three; empty if nothing is near.
+     * The candidates nearest to a word, at most three. From near to far: the same but for case,
+     * underscores and dashes; one begins with the other; they share a beginning, or the word
+     * abbreviates the candidate; few edits apart, at most a third of the word. Empty if nothing is
+     * near; several only if they are equally near.
      */
     static List<String> to(String word, Collection<String> candidates) {
         String plain = plain(word);
-        record Scored(String candidate, int score) {}
-        return candidates.stream()
-                .distinct()
-                .map(candidate -> new Scored(candidate, score(plain, plain(candidate))))
-                .filter(scored -> scored.score <= Math.max(1, plain.length() / 3))
-                .sorted(Comparator.comparingInt(Scored::score))
-                .limit(3)
-                .map(Scored::candidate)
-                .toList();
+        Map<Integer, List<String>> byScore =
+                candidates.stream()
+                        .distinct()
+                        .collect(
+                                Collectors.groupingBy(
+                                        candidate -> score(plain, plain(candidate)),
+                                        TreeMap::new,
+                                        Collectors.toList()));
+        Map.Entry<Integer, List<String>> nearest = byScore.entrySet().iterator().next();
+        return nearest.getKey() <= Math.max(2, plain.length() / 3)
+                ? nearest.getValue().stream().limit(3).toList()
+                : List.of();
     }
 
     /** {@code " Did you mean a or b?"}, with a leading blank; empty if there is nothing to say. */
@@ -41,11 +47,34 @@ final class Nearest {
         if (word.equals(candidate)) {
             return 0;
         }
-        boolean prefix = candidate.startsWith(word) || word.startsWith(candidate);
-        if (prefix && Math.min(word.length(), candidate.length()) >= 3) {
+        int common = 0;
+        int shorter = Math.min(word.length(), candidate.length());
+        while (common < shorter && word.charAt(common) == candidate.charAt(common)) {
+            common++;
+        }
+        if (common == shorter && common >= 3) {
             return 1;
         }
-        return distance(word, candidate);
+        int distance = distance(word, candidate);
+        boolean related = common >= 4 || (word.length() >= 4 && abbreviates(word, candidate));
+        if (related) {
+            return Math.min(2, distance);
+        }
+        // Two edits of a short word leave nothing of it.
+        return word.length() <= 4 && distance > 1 ? Integer.MAX_VALUE : distance;
+    }
+
+    /** True if the word is the candidate with letters left out, the first excepted. */
+    private static boolean abbreviates(String word, String candidate) {
+        int at = 0;
+        for (int i = 0; i < candidate.length() && at < word.length(); i++) {
+            if (candidate.charAt(i) == word.charAt(at)) {
+                at++;
+            } else if (at == 0) {
+                return false;
+            }
+        }
+        return at == word.length();
     }
 
     /** Edits (insert, delete, replace, swap neighbours) that turn one word into the other. */

@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.time.LocalDateTime;
 import java.time.format.DateTimeFormatter;
 import java.util.List;
 import java.util.Locale;
@@ -32,6 +33,11 @@ final class TableReport {
         this.console = console;
         this.program = options.program();
         this.options = options;
+    }
+
+    /** A local time as the table and the JSON file show it. */
+    static String timestamp(LocalDateTime time) {
+        return TIMESTAMP.format(time);
     }
 
     /**
@@ -209,7 +215,7 @@ final class TableReport {
         cell(line, row.outOfPlace());
         cell(line, row.inPlace());
         if (options.output().timestamps()) {
-            line.append(CNumber.right(TIMESTAMP.format(row.finishedAt()), 21));
+            line.append(CNumber.right(timestamp(row.finishedAt()), 21));
         }
         console.out(line.toString());
     }

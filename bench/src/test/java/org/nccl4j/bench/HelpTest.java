@@ -1,0 +1,55 @@
+package org.nccl4j.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.List;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** The usage keeps nccl-tests' shape and order; what is ours is all there. */
+final class HelpTest {
+
+    @ParameterizedTest
+    @EnumSource(Program.class)
+    void usage(Program program) {
+        List<String> lines = Help.usage(program);
+        assertThat(lines.getFirst()).isEqualTo("USAGE: " + program.label() + "_perf ");
+        List<String> options = lines.subList(1, 33);
+        String order =
+                options.stream().map(line -> line.substring(3, 4)).collect(Collectors.joining(" "));
+        assertThat(order)
+                .isEqualTo("t g b e i f n m w N p c o d r z y T G C S J a R x D V M u I K h");
+        assertThat(options.subList(0, 31))
+                .allMatch(line -> line.matches("\t\\[-[a-zA-Z],--[a-z_]+ <[^>]+>] "));
+        assertThat(options.getLast()).isEqualTo("\t[-h,--help] ");
+        assertThat(lines.get(33)).isEmpty();
+    }
+
+    @Test
+    void deviationsLegendAndExitCodesAreExplained() {
+        String text = String.join("\n", Help.usage(Program.ALL_REDUCE));
+        assertThat(text)
+                .contains("--backend", "--trace", "-f 2", "-r all", "#wrong", "algbw", "busbw")
+                .contains("bench all_reduce -b 1K -e 1G -g 2");
+        for (ExitCode code : ExitCode.values()) {
+            assertThat(text).contains("  " + code.status() + "  ".substring(2));
+        }
+    }
+
+    @Test
+    void overviewListsEveryProgram() {
+        String text = String.join("\n", Help.overview());
+        for (Program program : Program.values()) {
+            assertThat(text).contains("\n  " + program.label() + " ");
+        }
+    }
+
+    @Test
+    void linesFitATerminal() {
+        assertThat(Help.overview()).allMatch(line -> line.length() <= 100);
+        List<String> usage = Help.usage(Program.REDUCE_SCATTER);
+        assertThat(usage.subList(33, usage.size())).allMatch(line -> line.length() <= 100);
+    }
+}
