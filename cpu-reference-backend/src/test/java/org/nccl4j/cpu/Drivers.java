@@ -1,0 +1,87 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+
+/** Runs an operation on an engine without streams: in one thread, or a thread per participant. */
+final class Drivers {
+    private Drivers() {}
+
+    /** Calls the participants in random order, one call each time, until all are done. */
+    static void inRandomOrder(Engine engine, JoinedOperation operation, long seed) {
+        Engine.Run run = engine.start(operation);
+        int n = operation.participants();
+        List<Integer> working = new ArrayList<>();
+        for (int p = 0; p < n; p++) {
+            working.add(p);
+        }
+        Random random = new Random(seed);
+        boolean[] blocked = new boolean[n];
+        int blockedCount = 0;
+        while (!working.isEmpty()) {
+            int index = random.nextInt(working.size());
+            int p = working.get(index);
+            switch (run.progress(p)) {
+                case DONE -> {
+                    working.remove(index);
+                    blocked = new boolean[n];
+                    blockedCount = 0;
+                }
+                case ADVANCED -> {
+                    blocked = new boolean[n];
+                    blockedCount = 0;
+                }
+                case BLOCKED -> {
+                    if (!blocked[p]) {
+                        blocked[p] = true;
+                        blockedCount++;
+                    }
+                    if (blockedCount == working.size()) {
+                        throw new AssertionError(
+                                operation + ", seed " + seed + ": all of " + working + " blocked");
+                    }
+                }
+            }
+        }
+        run.finish();
+    }
+
+    /** A thread per participant, which calls until its part is done. */
+    static void inThreads(Engine engine, JoinedOperation operation) throws InterruptedException {
+        Engine.Run run = engine.start(operation);
+        List<FutureTask<Void>> tasks = new ArrayList<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int p = 0; p < operation.participants(); p++) {
+            int participant = p;
+            FutureTask<Void> task =
+                    new FutureTask<>(() -> {
+                        Engine.Progress progress;
+                        do {
+                            progress = run.progress(participant);
+                            if (progress == Engine.Progress.BLOCKED) {
+                                Thread.yield();
+                            }
+                        } while (progress != Engine.Progress.DONE
+                                && !Thread.currentThread().isInterrupted());
+                        return null;
+                    });
+            tasks.add(task);
+            threads.add(Thread.ofPlatform().daemon().start(task));
+        }
+        try {
+            for (FutureTask<Void> task : tasks) {
+                task.get();
+            }
+        } catch (ExecutionException e) {
+            threads.forEach(Thread::interrupt);
+            throw new AssertionError(operation.toString(), e.getCause());
+        } catch (InterruptedException e) {
+            threads.forEach(Thread::interrupt);
+            throw e;
+        }
+        run.finish();
+    }
+}
