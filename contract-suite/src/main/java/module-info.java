@@ -4,4 +4,7 @@ module org.nccl4j.contract {
     requires transitive org.junit.jupiter.api;
     requires transitive org.junit.jupiter.params;
     requires org.assertj.core;
+    requires org.opentest4j;
+
+    exports org.nccl4j.contract;
 }

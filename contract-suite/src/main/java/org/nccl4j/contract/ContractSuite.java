@@ -1,0 +1,264 @@
+package org.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.DynamicContainer.dynamicContainer;
+import static org.junit.jupiter.api.DynamicTest.dynamicTest;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.DynamicNode;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.function.Executable;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.ReduceOp;
+import org.opentest4j.TestAbortedException;
+
+/**
+ * The contract as tests. A backend's module extends it once per engine, algorithm and transport.
+ * What the backend does not offer ends as aborted with "unsupported: why", never as passed.
+ */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+public abstract class ContractSuite {
+    private static final Duration TEST_DEADLINE = Duration.ofSeconds(55);
+
+    /** How much is tested. */
+    public enum Tier {
+        /** What every backend must pass on every build. */
+        CORE,
+        /** Also more sizes, ranks and seeds. */
+        FULL
+    }
+
+    private final Map<Integer, RankSet> rankSets = new HashMap<>();
+    private final long seed = Settings.seed();
+    private BackendUnderTest underTest;
+    private Ledger ledger;
+
+    /** For subclasses. */
+    protected ContractSuite() {}
+
+    /**
+     * What is tested.
+     *
+     * @return the backend; called once
+     */
+    protected abstract BackendUnderTest backendUnderTest();
+
+    /**
+     * How much is tested unless the system property {@code nccl4j.contract.tier} says otherwise.
+     *
+     * @return the tier
+     */
+    protected Tier tier() {
+        return Tier.CORE;
+    }
+
+    /** Takes the backend. */
+    @BeforeAll
+    public final void open() {
+        underTest = backendUnderTest();
+        ledger = new Ledger(underTest.label());
+    }
+
+    /** Closes the communicators and publishes the count. */
+    @AfterAll
+    public final void close() {
+        rankSets.values().forEach(RankSet::close);
+        ledger.publish(seed);
+    }
+
+    /**
+     * All operations, types, reductions, ranks, small sizes, placements.
+     *
+     * @return a test per operation and type
+     */
+    @TestFactory
+    public final Stream<DynamicNode> operations() {
+        CoreCases cases = new CoreCases(seed);
+        return containers(collective ->
+                Stream.of(DataType.values())
+                        .map(type ->
+                                operationsTest(
+                                        type.toString(),
+                                        ranks -> cases.core(collective, type, ranks))));
+    }
+
+    /**
+     * Sizes up to and over 1 MiB.
+     *
+     * @return a test per operation
+     */
+    @TestFactory
+    public final Stream<DynamicNode> wideSizes() {
+        CoreCases cases = new CoreCases(seed);
+        return Stream.of(Collective.values())
+                .map(collective ->
+                        operationsTest(
+                                collective.toString(),
+                                ranks ->
+                                        ranks == 2 || ranks == 3 || ranks == 8
+                                                ? cases.wide(collective, ranks, false)
+                                                : List.of()));
+    }
+
+    /**
+     * More sizes and seeds.
+     *
+     * @return a test per operation and type in the full tier, none in the core tier
+     */
+    @TestFactory
+    public final Stream<DynamicNode> fullTier() {
+        if (Settings.tier(tier()) == Tier.CORE) {
+            return Stream.of();
+        }
+        CoreCases cases = new CoreCases(Mix.hash(seed));
+        return containers(collective ->
+                Stream.of(DataType.values())
+                        .map(type ->
+                                operationsTest(
+                                        type.toString(),
+                                        ranks ->
+                                                cases.full(
+                                                        collective, type, ranks, type.ordinal()))));
+    }
+
+    private interface CasesOfCollective {
+        Stream<DynamicTest> tests(Collective collective);
+    }
+
+    private interface CasesOfRanks {
+        List<OperationCase> cases(int ranks);
+    }
+
+    private static Stream<DynamicNode> containers(CasesOfCollective tests) {
+        return Stream.of(Collective.values())
+                .map(collective ->
+                        dynamicContainer(collective.toString(), tests.tests(collective)));
+    }
+
+    private DynamicTest operationsTest(String name, CasesOfRanks casesOfRanks) {
+        return dynamicTest(
+                name,
+                withinDeadline(() -> {
+                    int ran = 0;
+                    String reason = "nothing selected";
+                    for (int ranks : CoreCases.RANKS) {
+                        List<OperationProgram> programs = new ArrayList<>();
+                        for (OperationCase operation : casesOfRanks.cases(ranks)) {
+                            if (!Settings.selects(operation.id())) {
+                                continue;
+                            }
+                            String missing = missing(operation);
+                            if (missing == null) {
+                                programs.add(OperationProgram.exact(operation));
+                            } else {
+                                ledger.unsupported(1, missing);
+                                reason = missing;
+                            }
+                        }
+                        if (!programs.isEmpty()) {
+                            run(new RankRunner.ThreadPerRank(0), ranks, programs);
+                            run(new RankRunner.OneThreadWithGroups(), ranks, programs);
+                            ran += programs.size();
+                        }
+                    }
+                    if (ran == 0) {
+                        throw new TestAbortedException("unsupported: " + reason);
+                    }
+                }));
+    }
+
+    private void run(RankRunner runner, int ranks, List<OperationProgram> programs) {
+        List<RankRunner.Failure> failures = runner.run(rankSet(ranks), programs);
+        ledger.ran(programs.size(), Failures.programs(failures));
+        Failures.throwIfAny(failures, programs.size(), runner, seed);
+    }
+
+    /** Why a case cannot be run here, or null. */
+    private String missing(OperationCase operation) {
+        Backend backend = underTest.backend();
+        if (operation.ranks() > backend.deviceLimit()) {
+            return operation.ranks() + " devices";
+        }
+        if (!backend.capabilities().types().contains(operation.type())) {
+            return operation.type().toString();
+        }
+        if (operation.reduction() != null) {
+            ReduceOp operator = operation.reduction().operator(operation.type(), 0);
+            if (!backend.capabilities().supports(operation.type(), operator)) {
+                return operation.reduction() + " of " + operation.type();
+            }
+        }
+        return null;
+    }
+
+    /** The communicator of so many ranks, made anew if the last test broke it. */
+    private RankSet rankSet(int ranks) {
+        RankSet set = rankSets.get(ranks);
+        if (set != null && !set.isReady()) {
+            set.close();
+            set = null;
+        }
+        if (set == null) {
+            CommunicatorConfig config =
+                    CommunicatorConfig.defaults()
+                            .withName("contract-" + ranks)
+                            .withOperationTimeout(RankRunner.SYNCHRONIZE_TIMEOUT);
+            set = RankSet.local(underTest.backend(), ranks, config);
+            rankSets.put(ranks, set);
+        }
+        return set;
+    }
+
+    private static Executable withinDeadline(Executable test) {
+        return () -> assertTimeoutPreemptively(TEST_DEADLINE, test);
+    }
+
+    /**
+     * Stories: streams, groups, failures, cases from the field.
+     *
+     * @return a test per scenario
+     */
+    @TestFactory
+    public final Stream<DynamicNode> scenarios() {
+        return Scenarios.all().stream()
+                .filter(scenario -> Settings.selects(scenario.id()))
+                .map(scenario -> dynamicTest(scenario.id(), withinDeadline(() -> play(scenario))));
+    }
+
+    private void play(Scenario scenario) {
+        long scenarioSeed = Mix.hash(seed, scenario.id().hashCode());
+        try (Stage stage = new Stage(underTest, ledger, scenarioSeed)) {
+            scenario.body().accept(stage);
+        } catch (TestAbortedException e) {
+            ledger.unsupported(1, scenario.id() + ": " + e.getMessage());
+            throw e;
+        } catch (RuntimeException | AssertionError e) {
+            ledger.ran(1, 1);
+            throw new AssertionError(
+                    scenario.id()
+                            + " failed; repeat with -D"
+                            + Settings.SEED
+                            + "="
+                            + seed
+                            + " -D"
+                            + Settings.ONLY
+                            + "="
+                            + scenario.id()
+                            + ": "
+                            + e.getMessage(),
+                    e);
+        }
+        ledger.ran(1, 0);
+    }
+}

@@ -1,0 +1,103 @@
+package org.nccl4j.contract;
+
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Capabilities;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.opentest4j.TestAbortedException;
+
+/** Where a scenario takes place: the backend, its ranks, and the seed. */
+final class Stage implements AutoCloseable {
+    private final BackendUnderTest underTest;
+    private final Ledger ledger;
+    private final long seed;
+    private final Deque<AutoCloseable> opened = new ArrayDeque<>();
+
+    Stage(BackendUnderTest underTest, Ledger ledger, long seed) {
+        this.underTest = underTest;
+        this.ledger = ledger;
+        this.seed = seed;
+    }
+
+    BackendUnderTest underTest() {
+        return underTest;
+    }
+
+    Backend backend() {
+        return underTest.backend();
+    }
+
+    Capabilities capabilities() {
+        return underTest.backend().capabilities();
+    }
+
+    long seed() {
+        return seed;
+    }
+
+    /** Ranks that wait long for each other; closed with the scenario. */
+    RankSet ranks(int size) {
+        return ranks(size, Duration.ofSeconds(20));
+    }
+
+    /** Ranks whose operations have a deadline; closed with the scenario. */
+    RankSet ranks(int size, Duration operationTimeout) {
+        return ranks(size, CommunicatorConfig.defaults().withOperationTimeout(operationTimeout));
+    }
+
+    RankSet ranks(int size, CommunicatorConfig config) {
+        needsDevices(size);
+        return closing(RankSet.local(backend(), size, config));
+    }
+
+    /** Has something closed at the end of the scenario, the last first. */
+    <T extends AutoCloseable> T closing(T resource) {
+        opened.push(resource);
+        return resource;
+    }
+
+    void needsDevices(int size) {
+        if (backend().deviceLimit() < size) {
+            throw unsupported(size + " ranks need " + size + " devices");
+        }
+    }
+
+    /** An end that is neither a pass nor a failure. */
+    TestAbortedException unsupported(String why) {
+        return new TestAbortedException("unsupported: " + why);
+    }
+
+    /** Counts cases that a scenario checks beyond itself. */
+    void counts(int cases) {
+        ledger.ran(cases, 0);
+    }
+
+    /** Runs programs and fails with all that went wrong. */
+    void run(RankRunner runner, RankSet ranks, List<? extends RankProgram> programs) {
+        List<RankRunner.Failure> failures = runner.run(ranks, programs);
+        ledger.ran(programs.size(), Failures.programs(failures));
+        Failures.throwIfAny(failures, programs.size(), runner, seed);
+    }
+
+    @Override
+    public void close() {
+        RuntimeException first = null;
+        while (!opened.isEmpty()) {
+            try {
+                opened.pop().close();
+            } catch (Exception e) {
+                if (first == null) {
+                    first = new IllegalStateException("cannot close what a scenario used", e);
+                } else {
+                    first.addSuppressed(e);
+                }
+            }
+        }
+        if (first != null) {
+            throw first;
+        }
+    }
+}
