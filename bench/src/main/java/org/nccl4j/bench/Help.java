@@ -71,18 +71,37 @@ final class Help {
                 """
                 Different from nccl-tests:
                   Neither -i nor -f given: sizes double (-f 2) instead of growing by 1M.
-                  -g not given: all devices of the backend; 1 if a launcher started the process or -t > 1.
+                  -g not given: all devices of the backend; 1 if a launcher started the process or
+                    -t is above 1.
                   -r all: every root, as -r -1.
-                  Refused with exit code 255: an unknown option; -b 0 with a factor; -i 0 without one;
-                    -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
+                  Refused with exit code 255: an unknown option; -b 0 with a factor; -i 0 without
+                    one; -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
                   An option without meaning on the backend is accepted; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
-                  JSON: all devices are listed; env holds NCCL*, CUDA* and NCCL4J* only.
+                  The second cell of alltoall, alltoallv and sendrecv uses two buffers, as the first.
+                  Ctrl-C prints the footer, closes the JSON file and exits with 130.
+                  JSON: all devices are listed; env holds NCCL* and CUDA* variables only.
 
-                Examples:
+                Environment:
+                  NCCL_TESTS_DEVICE   ordinal of the first device
+                  NCCL_TESTS_MIN_BW   expected average busbw in GB/s; below 90 % of it the run fails
                 """
                         .lines()
                         .toList());
+        if (program == Program.ALLTOALLV) {
+            lines.addAll(
+                    """
+                      NCCL_TESTS_ALLTOALLV_SPREAD         0 equal blocks .. 1 none to oneself (default)
+                      NCCL_TESTS_ALLTOALLV_MATRIX_FILE    bytes from rank (row) to rank (column)
+                      NCCL_TESTS_ALLTOALLV_MATRIX_SCALE   factor on the matrix (default 1)
+                      NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY  1 for a line per rank with each row
+                    """
+                            .lines()
+                            .map(line -> "  " + line)
+                            .toList());
+        }
+        lines.add("");
+        lines.add("Examples:");
         lines.add(
                 "  bench "
                         + program.label()

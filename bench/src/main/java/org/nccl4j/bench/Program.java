@@ -13,7 +13,7 @@ import java.util.stream.IntStream;
  * computed.
  */
 enum Program {
-    ALL_REDUCE("all_reduce", "sum of every rank's buffer, to every rank") {
+    ALL_REDUCE("all_reduce", "every rank's buffer reduced, to every rank") {
         @Override
         Shape shape(long sizeBytes, ElementType type, int ranks) {
             return same(sizeBytes, type);
@@ -41,13 +41,13 @@ enum Program {
             return 1;
         }
     },
-    REDUCE_SCATTER("reduce_scatter", "sum of every rank's buffer, a chunk to each rank") {
+    REDUCE_SCATTER("reduce_scatter", "every rank's buffer reduced, a chunk to each rank") {
         @Override
         Shape shape(long sizeBytes, ElementType type, int ranks) {
             return scattering(sizeBytes, type, ranks);
         }
     },
-    REDUCE("reduce", "sum of every rank's buffer, to the root") {
+    REDUCE("reduce", "every rank's buffer reduced, to the root") {
         @Override
         Shape shape(long sizeBytes, ElementType type, int ranks) {
             return same(sizeBytes, type);

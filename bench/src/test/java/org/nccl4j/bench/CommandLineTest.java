@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
@@ -76,11 +77,7 @@ final class CommandLineTest {
                                 new BenchOptions.Work(
                                         List.of(ElementType.FLOAT), List.of(RedOp.SUM), 0, 1, 0),
                                 new BenchOptions.Output(
-                                        false,
-                                        false,
-                                        false,
-                                        java.util.Optional.empty(),
-                                        java.util.Optional.empty())));
+                                        false, false, false, Optional.empty(), Optional.empty())));
         assertThat(captured.out() + captured.err()).isEmpty();
     }
 
