@@ -8,7 +8,7 @@ import org.nccl4j.cpu.Engine.Progress;
  * + x[root+1])), the order in which the ring reduce-scatter sums the block of rank root.
  *
  * <p>Ranks other than the root work in two scratch pieces in turn. One is written again only when
- * at most one posted piece, the other one, is unacknowledged.
+ * at most the latest posted one, which is the other, is unacknowledged.
  */
 final class ChainReduce extends Algorithm {
     @Override
@@ -58,7 +58,7 @@ final class ChainReduce extends Algorithm {
         } else if (position == 0 && !kernels.scales()) {
             out.post(cursor.send, place, bytes);
         } else {
-            long scratch = cursor.scratchOffset(cursor.piece);
+            long scratch = cursor.nextScratch();
             if (position == 0) {
                 kernels.scale(cursor.scratch, scratch, cursor.send, place, count);
             } else {

@@ -21,11 +21,11 @@ final class Cursor {
     /** What the participant writes, from its first element on. */
     MemorySegment recv;
 
-    /** Two pieces of the participant's own: {@code [0, size)} and {@code [size, 2 * size)}. */
+    /** Two pieces of the participant's own, written in turn. */
     MemorySegment scratch;
 
-    /** The size of one of the two. */
-    long scratchPieceBytes;
+    private long scratchPieceBytes;
+    private int scratchTurn;
 
     /** The step of the algorithm. */
     int step;
@@ -71,8 +71,14 @@ final class Cursor {
         }
     }
 
-    /** Where one of the two scratch pieces starts. */
-    long scratchOffset(long which) {
-        return (which & 1) * scratchPieceBytes;
+    /** Where to write next: the scratch piece that was not written last. */
+    long nextScratch() {
+        scratchTurn ^= 1;
+        return latestScratch();
+    }
+
+    /** Where the scratch piece that was written last starts. */
+    long latestScratch() {
+        return scratchTurn * scratchPieceBytes;
     }
 }

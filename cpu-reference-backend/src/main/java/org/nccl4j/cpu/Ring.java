@@ -17,8 +17,8 @@ import org.nccl4j.cpu.Engine.Progress;
  * while at most one of its posted ranges, the latest, is unacknowledged ({@link Edge#hasRoom}).
  *
  * <ul>
- *   <li>Scratch: step s posts scratch piece (s + 1) mod 2 and writes piece s mod 2, which was
- *       posted in step s - 1, before the latest, or in an earlier round.
+ *   <li>Scratch: the two pieces are written in turn, and what was written last has always been
+ *       posted since. So the other one, which is next, was posted before the latest.
  *   <li>Send, in place: the only piece posted straight from it is that of step 0. The all-gather
  *       overwrites it with the block's result, n - 1 posts later at the least, so it was
  *       acknowledged; indeed the result contains it. All other pieces of send were read by this
@@ -133,17 +133,16 @@ final class Ring extends Algorithm {
         if (cursor.step == 0 && !cursor.kernels.scales()) {
             out.post(cursor.send, blockPiece(run, cursor, layout, block), bytes);
         } else {
-            long place = cursor.scratchOffset(cursor.step + 1);
             if (cursor.step == 0) {
                 cursor.kernels.scale(
                         cursor.scratch,
-                        place,
+                        cursor.nextScratch(),
                         cursor.send,
                         blockPiece(run, cursor, layout, block),
                         (int) (bytes / run.elementBytes()));
                 moved = true;
             }
-            out.post(cursor.scratch, place, bytes);
+            out.post(cursor.scratch, cursor.latestScratch(), bytes);
         }
         sent(run, cursor, block, bytes);
         return moved;
@@ -155,11 +154,14 @@ final class Ring extends Algorithm {
         int block = schedule.reduceScatterReceive(me, cursor.step, run.participants());
         BlockLayout layout = layout(run.operation(), me);
         long own = blockPiece(run, cursor, layout, block);
-        MemorySegment target = cursor.scratch;
-        long place = cursor.scratchOffset(cursor.step);
+        MemorySegment target;
+        long place;
         if (last) {
             target = cursor.recv;
             place = gathers ? own : cursor.piece * run.pieceBytes();
+        } else {
+            target = cursor.scratch;
+            place = cursor.nextScratch();
         }
         cursor.kernels.combine(
                 target,

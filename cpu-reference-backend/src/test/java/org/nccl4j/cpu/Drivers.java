@@ -10,7 +10,9 @@ import java.util.concurrent.FutureTask;
 final class Drivers {
     private Drivers() {}
 
-    /** Calls the participants in random order, one call each time, until all are done. */
+    /**
+     * Calls the participants in random order, some of them many times running, until all are done.
+     */
     static void inRandomOrder(Engine engine, JoinedOperation operation, long seed) {
         Engine.Run run = engine.start(operation);
         int n = operation.participants();
@@ -21,8 +23,13 @@ final class Drivers {
         Random random = new Random(seed);
         boolean[] blocked = new boolean[n];
         int blockedCount = 0;
+        int index = 0;
+        int burst = 0;
         while (!working.isEmpty()) {
-            int index = random.nextInt(working.size());
+            if (burst-- <= 0 || index >= working.size() || blocked[working.get(index)]) {
+                index = random.nextInt(working.size());
+                burst = random.nextBoolean() ? 0 : random.nextInt(30);
+            }
             int p = working.get(index);
             switch (run.progress(p)) {
                 case DONE -> {
