@@ -47,7 +47,7 @@ public final class Backends {
      * @throws LibraryUnavailableException if none is available, with the reasons of each
      */
     public static Backend preferred() {
-        return preferred(installed());
+        return preferred(installed(), LOG);
     }
 
     static Backend named(String name, List<Backend> backends) {
@@ -71,7 +71,7 @@ public final class Backends {
                         + "; add its jar to the module or class path");
     }
 
-    static Backend preferred(List<Backend> backends) {
+    static Backend preferred(List<Backend> backends, System.Logger log) {
         List<String> refusals = new ArrayList<>();
         for (String name : PREFERRED) {
             for (Backend backend : backends) {
@@ -80,7 +80,7 @@ public final class Backends {
                 }
                 switch (backend.availability()) {
                     case Availability.Available yes -> {
-                        LOG.log(
+                        log.log(
                                 System.Logger.Level.INFO,
                                 "nccl4j uses backend {0}: {1}{2}",
                                 name,
@@ -102,30 +102,32 @@ public final class Backends {
                         : "no backend is available: " + String.join("; ", refusals));
     }
 
+    static List<Backend> load(Iterator<Backend> found, System.Logger log) {
+        List<Backend> backends = new ArrayList<>();
+        boolean more = true;
+        while (more) {
+            // One broken jar must not take the others along.
+            try {
+                more = found.hasNext();
+                if (more) {
+                    backends.add(found.next());
+                }
+            } catch (ServiceConfigurationError e) {
+                log.log(
+                        System.Logger.Level.ERROR,
+                        "a backend cannot be constructed and is left out: " + e.getMessage(),
+                        e);
+            }
+        }
+        return List.copyOf(backends);
+    }
+
     /** Loaded on first use, so that asking for a data type does not load native libraries. */
     private static final class Installed {
-        static final List<Backend> BACKENDS = load();
-
-        private static List<Backend> load() {
-            List<Backend> backends = new ArrayList<>();
-            Iterator<Backend> found =
-                    ServiceLoader.load(Backend.class, Backend.class.getClassLoader()).iterator();
-            boolean more = true;
-            while (more) {
-                // One broken jar must not take the others along.
-                try {
-                    more = found.hasNext();
-                    if (more) {
-                        backends.add(found.next());
-                    }
-                } catch (ServiceConfigurationError e) {
-                    LOG.log(
-                            System.Logger.Level.ERROR,
-                            "a backend cannot be constructed and is left out: " + e.getMessage(),
-                            e);
-                }
-            }
-            return List.copyOf(backends);
-        }
+        static final List<Backend> BACKENDS =
+                load(
+                        ServiceLoader.load(Backend.class, Backend.class.getClassLoader())
+                                .iterator(),
+                        LOG);
     }
 }

@@ -83,10 +83,14 @@ public interface Communicator extends Operations, AutoCloseable {
      *
      * @param totalElements elements of the whole buffer
      * @return {@code totalElements / size()}
-     * @throws InvalidArgumentException if size() does not divide it; never rounds
+     * @throws InvalidArgumentException if it is negative or size() does not divide it; never rounds
      */
     default long evenShare(long totalElements) {
-        if (totalElements < 0 || totalElements % size() != 0) {
+        if (totalElements < 0) {
+            throw new InvalidArgumentException(
+                    "a total of " + totalElements + " elements must be at least 0");
+        }
+        if (totalElements % size() != 0) {
             throw new InvalidArgumentException(
                     totalElements
                             + " elements cannot be split evenly over "

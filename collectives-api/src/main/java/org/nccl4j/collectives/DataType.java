@@ -106,9 +106,14 @@ public enum DataType {
      *
      * @param countElements a number of elements, at least 0
      * @return the size in bytes
-     * @throws InvalidArgumentException if the size does not fit a {@code long}
+     * @throws InvalidArgumentException if the count is negative or the size does not fit a {@code
+     *     long}
      */
     public long bytes(long countElements) {
+        if (countElements < 0) {
+            throw new InvalidArgumentException(
+                    "a count of " + countElements + " elements must be at least 0");
+        }
         if (countElements > Long.MAX_VALUE / sizeBytes) {
             throw new InvalidArgumentException(
                     countElements

@@ -47,7 +47,10 @@ public final class InMemoryStore implements Store {
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 throw new WaitInterruptedException(
-                        "interrupted while waiting for the store's key '" + key + "'", e);
+                        "interrupted while waiting for the store's key '"
+                                + key
+                                + "'; the store is unchanged, get may be called again",
+                        e);
             }
         }
         return Optional.of(values.get(key).clone());

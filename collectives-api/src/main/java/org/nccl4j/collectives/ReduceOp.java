@@ -45,11 +45,18 @@ public sealed interface ReduceOp {
      * @param scalarBits the scalar as stored in {@code type}, in the low bits
      */
     record PreMulSum(DataType type, long scalarBits) implements ReduceOp {
-        /** Refuses a missing type. */
+        /** Refuses a missing type and bits beyond its size. */
         public PreMulSum {
-            if (type == null) {
+            requireType(type);
+            if (type.sizeBytes() < 8 && scalarBits >>> 8 * type.sizeBytes() != 0) {
                 throw new InvalidArgumentException(
-                        "preMulSum needs the type of its scalar, got null");
+                        "0x"
+                                + Long.toHexString(scalarBits)
+                                + " does not fit "
+                                + type
+                                + ", whose scalar has "
+                                + 8 * type.sizeBytes()
+                                + " bits");
             }
         }
 
@@ -77,7 +84,7 @@ public sealed interface ReduceOp {
      * @throws InvalidArgumentException if an integer type cannot hold the scalar
      */
     static ReduceOp preMulSum(DataType type, double scalar) {
-        return new PreMulSum(type, type.bitsOf(scalar));
+        return new PreMulSum(requireType(type), type.bitsOf(scalar));
     }
 
     /**
@@ -89,6 +96,13 @@ public sealed interface ReduceOp {
      * @throws InvalidArgumentException if an integer type cannot hold the scalar
      */
     static ReduceOp preMulSum(DataType type, long scalar) {
-        return new PreMulSum(type, type.bitsOf(scalar));
+        return new PreMulSum(requireType(type), type.bitsOf(scalar));
+    }
+
+    private static DataType requireType(DataType type) {
+        if (type == null) {
+            throw new InvalidArgumentException("preMulSum needs the type of its scalar, got null");
+        }
+        return type;
     }
 }
