@@ -369,6 +369,95 @@ public final class ArgumentChecks {
         }
     }
 
+    /**
+     * Checks a stream's copy. Memory of every device is taken, closed and read-only memory and an
+     * overlap are not.
+     *
+     * @param capabilities the backend's
+     * @param source as in the operation
+     * @param destination as in the operation
+     * @param sizeBytes as in the operation
+     */
+    public static void copy(
+            Capabilities capabilities,
+            DeviceBuffer source,
+            DeviceBuffer destination,
+            long sizeBytes) {
+        if (sizeBytes < 0) {
+            throw refuseLocal("copy", "size is " + sizeBytes + " bytes, must be at least 0");
+        }
+        if (sizeBytes == 0) {
+            return;
+        }
+        local("copy", "source", source, sizeBytes, capabilities);
+        local("copy", "destination", destination, sizeBytes, capabilities);
+        writable("copy", destination);
+        if (overlap(source.address(), sizeBytes, destination.address(), sizeBytes)) {
+            throw refuseLocal(
+                    "copy",
+                    "the first "
+                            + sizeBytes
+                            + " bytes of source "
+                            + source
+                            + " and destination "
+                            + destination
+                            + " overlap");
+        }
+    }
+
+    /**
+     * Checks a stream's fill.
+     *
+     * @param capabilities the backend's
+     * @param destination as in the operation
+     */
+    public static void fill(Capabilities capabilities, DeviceBuffer destination) {
+        if (destination == null) {
+            throw refuseLocal("fill", "destination is null");
+        }
+        if (destination.sizeBytes() > 0) {
+            local("fill", "destination", destination, destination.sizeBytes(), capabilities);
+            writable("fill", destination);
+        }
+    }
+
+    private static void local(
+            String operation,
+            String what,
+            DeviceBuffer buffer,
+            long bytes,
+            Capabilities capabilities) {
+        if (buffer == null) {
+            throw refuseLocal(operation, what + " is null, needs " + bytes + " bytes");
+        }
+        if (buffer.isClosed()) {
+            throw refuseLocal(operation, what + " " + buffer + " is closed, or its arena is");
+        }
+        if (buffer.sizeBytes() < bytes) {
+            throw refuseLocal(
+                    operation, what + " " + buffer + " is too short, needs " + bytes + " bytes");
+        }
+        if (capabilities.hostBuffers() && !buffer.isHostAccessible()) {
+            throw refuseLocal(
+                    operation,
+                    what
+                            + " "
+                            + buffer
+                            + " is a bare address, which this backend cannot read; wrap a"
+                            + " MemorySegment of that address and size instead");
+        }
+    }
+
+    private static void writable(String operation, DeviceBuffer destination) {
+        if (destination.isReadOnly()) {
+            throw refuseLocal(operation, "destination " + destination + " is read-only");
+        }
+    }
+
+    private static InvalidArgumentException refuseLocal(String operation, String why) {
+        return new InvalidArgumentException(operation + ": " + why + "; nothing was enqueued");
+    }
+
     private void send(
             String operation,
             String peerName,

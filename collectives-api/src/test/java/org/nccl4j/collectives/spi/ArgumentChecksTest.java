@@ -922,6 +922,94 @@ final class ArgumentChecksTest {
         }
     }
 
+    @Nested
+    class CopyAndFill {
+        private final DeviceBuffer host = DeviceBuffer.wrap(Arena.ofAuto().allocate(64, 16));
+        private final DeviceBuffer readOnly =
+                DeviceBuffer.wrap(Arena.ofAuto().allocate(64, 16).asReadOnly());
+
+        private void refused(ThrowingCallable call, String message) {
+            assertThatThrownBy(call)
+                    .isInstanceOf(InvalidArgumentException.class)
+                    .hasMessage(message + "; nothing was enqueued");
+        }
+
+        @Test
+        void memoryOfAnyDeviceAndTheHostIsTaken() {
+            DeviceBuffer other = DeviceBuffer.wrap(new FakeDevice(7), 0x90000, 64);
+
+            ArgumentChecks.copy(GPU, SEND, RECV, 0x1000);
+            ArgumentChecks.copy(GPU, other, RECV, 64);
+            ArgumentChecks.copy(GPU, host, RECV, 64);
+            ArgumentChecks.copy(GPU, readOnly, host, 64);
+            ArgumentChecks.copy(CPU, readOnly, host, 64);
+            ArgumentChecks.copy(CPU, null, null, 0);
+            ArgumentChecks.copy(CPU, host, host, 0);
+            ArgumentChecks.copy(CPU, host.slice(0, 32), host.slice(32, 32), 32);
+            ArgumentChecks.fill(GPU, RECV);
+            ArgumentChecks.fill(CPU, host);
+            ArgumentChecks.fill(CPU, DeviceBuffer.EMPTY);
+        }
+
+        @Test
+        void badRangesAreRefused() {
+            refused(
+                    () -> ArgumentChecks.copy(GPU, SEND, RECV, -1),
+                    "copy: size is -1 bytes, must be at least 0");
+            refused(
+                    () -> ArgumentChecks.copy(GPU, null, RECV, 1),
+                    "copy: source is null, needs 1 bytes");
+            refused(
+                    () -> ArgumentChecks.copy(GPU, SEND, null, 1),
+                    "copy: destination is null, needs 1 bytes");
+            refused(
+                    () -> ArgumentChecks.copy(GPU, SEND, RECV, 4097),
+                    "copy: source " + SEND + " is too short, needs 4097 bytes");
+            refused(
+                    () -> ArgumentChecks.copy(GPU, SEND, RECV.slice(0, 8), 9),
+                    "copy: destination " + RECV.slice(0, 8) + " is too short, needs 9 bytes");
+            refused(
+                    () -> ArgumentChecks.copy(CPU, host, host.slice(8, 32), 9),
+                    "copy: the first 9 bytes of source "
+                            + host
+                            + " and destination "
+                            + host.slice(8, 32)
+                            + " overlap");
+            refused(() -> ArgumentChecks.fill(GPU, null), "fill: destination is null");
+        }
+
+        @Test
+        void memoryThatCannotBeUsedIsRefused() {
+            DeviceBuffer closed = at(0x30000, 64);
+            closed.close();
+
+            refused(
+                    () -> ArgumentChecks.copy(GPU, closed, RECV, 1),
+                    "copy: source " + closed + " is closed, or its arena is");
+            refused(
+                    () -> ArgumentChecks.fill(GPU, closed),
+                    "fill: destination " + closed + " is closed, or its arena is");
+            refused(
+                    () -> ArgumentChecks.copy(GPU, SEND, readOnly, 1),
+                    "copy: destination " + readOnly + " is read-only");
+            refused(
+                    () -> ArgumentChecks.fill(CPU, readOnly),
+                    "fill: destination " + readOnly + " is read-only");
+            refused(
+                    () -> ArgumentChecks.copy(CPU, SEND, host, 1),
+                    "copy: source "
+                            + SEND
+                            + " is a bare address, which this backend cannot read; wrap a"
+                            + " MemorySegment of that address and size instead");
+            refused(
+                    () -> ArgumentChecks.fill(CPU, RECV),
+                    "fill: destination "
+                            + RECV
+                            + " is a bare address, which this backend cannot read; wrap a"
+                            + " MemorySegment of that address and size instead");
+        }
+    }
+
     @Test
     void aRefusalAsksToCorrectTheCall() {
         assertThatThrownBy(() -> checks.allReduce(null, RECV, 1, TYPE, ReduceOp.SUM))
@@ -989,6 +1077,7 @@ final class ArgumentChecksTest {
                 .containsExactlyElementsOf(
                         Stream.of(ArgumentChecks.class.getDeclaredMethods())
                                 .filter(m -> Modifier.isPublic(m.getModifiers()))
+                                .filter(m -> !Modifier.isStatic(m.getModifiers()))
                                 .map(Method::getName)
                                 .filter(name -> !name.equals("stream"))
                                 .sorted()
