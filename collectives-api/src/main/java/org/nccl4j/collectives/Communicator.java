@@ -143,6 +143,7 @@ public interface Communicator extends Operations, AutoCloseable {
      *
      * @param timeout how long at most
      * @throws CollectiveTimeoutException if work still runs then; calling again goes on waiting
+     * @throws WaitInterruptedException if the thread is or gets interrupted; the abort goes on
      */
     void abort(Duration timeout);
 
@@ -152,6 +153,8 @@ public interface Communicator extends Operations, AutoCloseable {
      * nothing. A peer that still needs this rank afterwards gets a {@link RankFailedException}. One
      * thread that drives several ranks uses {@link Backend#closeAll}.
      *
+     * @throws WaitInterruptedException if the thread is or gets interrupted while work is left; the
+     *     communicator is still open, close it again
      * @throws CollectiveException the failure of work that was still waiting; the communicator is
      *     closed all the same
      */

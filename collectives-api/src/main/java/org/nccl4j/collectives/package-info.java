@@ -5,5 +5,27 @@
  * org.nccl4j.collectives.Backend}; it makes {@link org.nccl4j.collectives.Communicator}s, whose
  * {@link org.nccl4j.collectives.Operations} are enqueued on {@link
  * org.nccl4j.collectives.DeviceStream}s and work on {@link org.nccl4j.collectives.DeviceBuffer}s.
+ *
+ * <h2>What holds everywhere</h2>
+ *
+ * <ul>
+ *   <li>Operations enqueue and return. {@link org.nccl4j.collectives.DeviceStream#synchronize},
+ *       {@code poll}, {@code completion} and events tell when they are done.
+ *   <li>Counts are elements of the given {@link org.nccl4j.collectives.DataType} and {@code long};
+ *       sizes and offsets of buffers are bytes. Names say which.
+ *   <li>What a call refuses with {@link org.nccl4j.collectives.InvalidArgumentException} or {@link
+ *       org.nccl4j.collectives.UnsupportedException} has changed nothing: all stays usable.
+ *   <li>Nothing waits for ever. A method that waits takes a {@link java.time.Duration}, or is bound
+ *       by {@link org.nccl4j.collectives.CommunicatorConfig#operationTimeout}. Zero asks without
+ *       waiting, and so does a negative duration.
+ *   <li>A wait that is interrupted ends with {@link
+ *       org.nccl4j.collectives.WaitInterruptedException}, the interrupt flag set again and nothing
+ *       changed. Enqueuing does not look at the flag.
+ *   <li>A failure belongs to its communicator: it fails once, on every rank that can be told, and
+ *       is thrown wherever its work is waited for. {@link
+ *       org.nccl4j.collectives.CollectiveException#recovery} says what helps.
+ *   <li>Whoever makes something closes it. Closing twice does nothing, and no garbage collection
+ *       closes anything.
+ * </ul>
  */
 package org.nccl4j.collectives;
