@@ -1,4 +1,11 @@
 /** The contract in pure Java. */
 module org.nccl4j.cpu {
     requires transitive org.nccl4j.collectives;
+    requires java.management;
+    requires jdk.management;
+
+    exports org.nccl4j.cpu;
+
+    provides org.nccl4j.collectives.Backend with
+            org.nccl4j.cpu.CpuBackend;
 }

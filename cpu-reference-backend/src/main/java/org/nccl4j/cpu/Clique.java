@@ -1,0 +1,167 @@
+package org.nccl4j.cpu;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLongArray;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.Traffic;
+import org.nccl4j.collectives.spi.Durations;
+
+/**
+ * What the ranks of one communicator share: numbering, matches, traffic, and the failure that ends
+ * it. It fails once: the first cause wins.
+ *
+ * <p>Thread safety: guarded by the scheduler's lock but for the traffic counters.
+ */
+final class Clique {
+    private static final System.Logger LOG = System.getLogger(Clique.class.getName());
+
+    final Scheduler scheduler;
+    final Engine engine;
+    final CommunicatorConfig config;
+    final String name;
+    final int size;
+    final List<CpuDevice> devices;
+    final Member[] members;
+
+    /** Where steps are written, or null. */
+    final TraceWriter trace;
+
+    final long timeoutNanos;
+
+    /** Joined operations that are not complete; while there are any, buffers may be in use. */
+    int running;
+
+    /** Ranks that have closed. */
+    int closedMembers;
+
+    /** Why it failed, or null. */
+    CollectiveException cause;
+
+    /** Whether its work is to be given up as soon as none of it runs. */
+    boolean abortRequested;
+
+    /** Whether its work has been given up. */
+    boolean aborted;
+
+    /** Those who wait for it to abort, to become idle or for a host call. */
+    final WaitList waiters = new WaitList();
+
+    private final SlotRing collectives;
+    private final SlotRing[] pairs;
+    private final AtomicLongArray sentBytes;
+
+    Clique(
+            Scheduler scheduler,
+            Engine engine,
+            CommunicatorConfig config,
+            String name,
+            List<CpuDevice> devices) {
+        this.scheduler = scheduler;
+        this.engine = engine;
+        this.config = config;
+        this.name = name;
+        this.devices = List.copyOf(devices);
+        this.size = devices.size();
+        this.trace = openTrace();
+        this.timeoutNanos = Durations.saturatedNanos(config.operationTimeout());
+        this.members = new Member[size];
+        for (int rank = 0; rank < size; rank++) {
+            members[rank] = new Member(this, rank, devices.get(rank));
+        }
+        this.collectives = new SlotRing(this, -1, -1);
+        this.pairs = new SlotRing[size * size];
+        this.sentBytes = new AtomicLongArray(size * size);
+    }
+
+    private TraceWriter openTrace() {
+        if (config.traceFile().isEmpty()) {
+            return null;
+        }
+        try {
+            return TraceWriter.open(config.traceFile().get(), name);
+        } catch (IOException e) {
+            throw new InvalidArgumentException(
+                    "communicator '"
+                            + name
+                            + "': trace file "
+                            + config.traceFile().get()
+                            + " cannot be written: "
+                            + e,
+                    e);
+        }
+    }
+
+    /** Ends the trace, once, when nothing is written any more. Lock not held. */
+    void closeTrace() {
+        if (trace != null) {
+            try {
+                trace.close();
+            } catch (IOException e) {
+                LOG.log(System.Logger.Level.ERROR, e.getMessage(), e);
+                throw new UncheckedIOException(e);
+            }
+        }
+    }
+
+    SlotRing collectives() {
+        return collectives;
+    }
+
+    /** The numbering of an ordered pair, made on first use. */
+    SlotRing pair(int sender, int receiver) {
+        int index = sender * size + receiver;
+        if (pairs[index] == null) {
+            pairs[index] = new SlotRing(this, sender, receiver);
+        }
+        return pairs[index];
+    }
+
+    /** The numbering of an ordered pair, or null if nobody has used it. */
+    SlotRing existingPair(int sender, int receiver) {
+        return pairs[sender * size + receiver];
+    }
+
+    void retire(Match match) {
+        if (match.isPair()) {
+            pair(match.senderRank, match.receiverRank).retire();
+        } else {
+            collectives.retire();
+        }
+    }
+
+    /** Counts payload between two ranks. Any thread. */
+    void countSent(int sender, int receiver, long bytes) {
+        if (sender != receiver) {
+            // Two operations on two streams may use one edge at the same time.
+            sentBytes.getAndAdd(sender * size + receiver, bytes);
+        }
+    }
+
+    /** A rank's traffic so far. Any thread. */
+    Traffic traffic(int rank) {
+        long[] sent = new long[size];
+        long[] received = new long[size];
+        for (int peer = 0; peer < size; peer++) {
+            sent[peer] = sentBytes.get(rank * size + peer);
+            received[peer] = sentBytes.get(peer * size + rank);
+        }
+        return new Traffic(sent, received);
+    }
+
+    /** Whether nobody will use it any more, so that it needs no watching. */
+    boolean isOver() {
+        if (aborted) {
+            return true;
+        }
+        for (Member member : members) {
+            if (!(member.closed || member.leaked) || !member.isIdle()) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

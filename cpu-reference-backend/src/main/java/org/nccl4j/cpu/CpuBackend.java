@@ -1,0 +1,305 @@
+package org.nccl4j.cpu;
+
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Consumer;
+import org.nccl4j.collectives.Availability;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Bootstrap;
+import org.nccl4j.collectives.Capabilities;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Graph;
+import org.nccl4j.collectives.Group;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.Pending;
+import org.nccl4j.collectives.RecordedGroup;
+import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.Rendezvous;
+import org.nccl4j.collectives.UniqueId;
+import org.nccl4j.collectives.UnsupportedException;
+
+/**
+ * The contract in pure Java: ranks of this process, on virtual devices.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+public final class CpuBackend implements Backend {
+    static final Capabilities CAPABILITIES =
+            new Capabilities(
+                    EnumSet.allOf(DataType.class),
+                    EnumSet.allOf(ReduceOp.Predefined.class),
+                    true,
+                    true,
+                    false,
+                    false,
+                    true,
+                    true,
+                    false,
+                    true);
+
+    private static final SecureRandom RANDOM = new SecureRandom();
+
+    private final Engine engine;
+    private final Scheduler scheduler = Scheduler.SHARED;
+
+    /** For {@link java.util.ServiceLoader}; programs use {@code Backends}. */
+    public CpuBackend() {
+        this(new ReferenceEngine());
+    }
+
+    CpuBackend(Engine engine) {
+        this.engine = engine;
+    }
+
+    @Override
+    public String name() {
+        return "cpu";
+    }
+
+    @Override
+    public Availability availability() {
+        return new Availability.Available(
+                "pure Java, engine "
+                        + engine.name()
+                        + ", "
+                        + MachineMemory.processorModel()
+                        + ", "
+                        + Runtime.getRuntime().availableProcessors()
+                        + " processors");
+    }
+
+    @Override
+    public Capabilities capabilities() {
+        return CAPABILITIES;
+    }
+
+    @Override
+    public List<Device> devices() {
+        List<Device> devices = new ArrayList<>();
+        for (int ordinal = 0; ordinal < CpuDevice.defaultCount(); ordinal++) {
+            devices.add(CpuDevice.of(ordinal));
+        }
+        return List.copyOf(devices);
+    }
+
+    @Override
+    public int deviceLimit() {
+        return CpuDevice.LIMIT;
+    }
+
+    @Override
+    public Device device(int ordinal) {
+        return CpuDevice.of(ordinal);
+    }
+
+    @Override
+    public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
+        if (ranks < 1 || ranks > CpuDevice.LIMIT) {
+            throw new InvalidArgumentException(
+                    "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevice.LIMIT);
+        }
+        if (config.deviceOrdinal().isPresent()) {
+            throw new InvalidArgumentException(
+                    "createLocal: rank i is on device i, so the configuration cannot name device "
+                            + config.deviceOrdinal().getAsInt()
+                            + "; leave it out, or use create() per rank");
+        }
+        List<CpuDevice> devices = new ArrayList<>(ranks);
+        for (int rank = 0; rank < ranks; rank++) {
+            devices.add(CpuDevice.of(rank));
+        }
+        Clique clique = new Clique(scheduler, engine, config, config.name(), devices);
+        List<CpuCommunicator> communicators;
+        Chore chores;
+        synchronized (scheduler) {
+            communicators = CpuCommunicator.open(clique);
+            chores = scheduler.takeChores(0);
+        }
+        scheduler.workers().perform(chores);
+        return List.copyOf(communicators);
+    }
+
+    @Override
+    public UniqueId newUniqueId() {
+        byte[] bytes = new byte[UniqueId.SIZE_BYTES];
+        RANDOM.nextBytes(bytes);
+        return new UniqueId(bytes);
+    }
+
+    @Override
+    public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
+        if (size < 1 || size > CpuDevice.LIMIT || rank < 0 || rank >= size) {
+            throw new InvalidArgumentException(
+                    "create of communicator '"
+                            + config.name()
+                            + "': rank "
+                            + rank
+                            + " of "
+                            + size
+                            + "; the size must be 1 to "
+                            + CpuDevice.LIMIT
+                            + " and the rank 0 to size - 1");
+        }
+        UniqueId id =
+                switch (bootstrap) {
+                    case UniqueId given -> given;
+                    case Rendezvous rendezvous ->
+                            StoreMeeting.agree(this, rendezvous, rank, size, config);
+                };
+        return Meeting.join(scheduler, engine, id, rank, size, config);
+    }
+
+    @Override
+    public void group(Consumer<Group> body) {
+        OpenGroup.record(body).issue();
+    }
+
+    @Override
+    public RecordedGroup record(Consumer<Group> body) {
+        return OpenGroup.record(body);
+    }
+
+    @Override
+    public Pending<List<Optional<Communicator>>> split(
+            List<Communicator> communicators, int[] colors, int[] keys) {
+        List<CpuCommunicator> ranks = ranksOfOne("split", communicators);
+        if (colors.length != ranks.size() || keys.length != ranks.size()) {
+            throw new InvalidArgumentException(
+                    "split: "
+                            + ranks.size()
+                            + " communicators need as many colors and keys, got "
+                            + colors.length
+                            + " and "
+                            + keys.length
+                            + "; nothing has changed");
+        }
+        List<long[]> given = new ArrayList<>();
+        for (int i = 0; i < colors.length; i++) {
+            CpuCommunicator.requireColor(colors[i]);
+            given.add(new long[] {colors[i], keys[i]});
+        }
+        HostCall call = CpuCommunicator.post(ranks, OperationKind.SPLIT, given);
+        List<Integer> numbers = numbers(ranks);
+        return new HostPending<>(
+                call,
+                () -> {
+                    List<Optional<Communicator>> children = new ArrayList<>();
+                    for (int rank : numbers) {
+                        children.add(Optional.ofNullable(call.child(rank)));
+                    }
+                    return List.copyOf(children);
+                });
+    }
+
+    @Override
+    public Pending<long[][]> exchangeCounts(
+            List<Communicator> communicators, long[][] sendCountsElements) {
+        List<CpuCommunicator> ranks = ranksOfOne("exchangeCounts", communicators);
+        if (sendCountsElements.length != ranks.size()) {
+            throw new InvalidArgumentException(
+                    "exchangeCounts: "
+                            + ranks.size()
+                            + " communicators need as many rows of counts, got "
+                            + sendCountsElements.length
+                            + "; nothing has changed");
+        }
+        List<long[]> given = new ArrayList<>();
+        for (int i = 0; i < ranks.size(); i++) {
+            ranks.get(i).requireCounts(sendCountsElements[i]);
+            given.add(sendCountsElements[i].clone());
+        }
+        HostCall call = CpuCommunicator.post(ranks, OperationKind.EXCHANGE_COUNTS, given);
+        List<Integer> numbers = numbers(ranks);
+        return new HostPending<>(
+                call,
+                () -> {
+                    long[][] rows = new long[numbers.size()][];
+                    for (int i = 0; i < rows.length; i++) {
+                        rows[i] = call.countsFor(numbers.get(i));
+                    }
+                    return rows;
+                });
+    }
+
+    private static List<Integer> numbers(List<CpuCommunicator> ranks) {
+        return ranks.stream().map(CpuCommunicator::rank).toList();
+    }
+
+    /** Different ranks of one communicator, or a refusal. */
+    private static List<CpuCommunicator> ranksOfOne(
+            String operation, List<Communicator> communicators) {
+        List<CpuCommunicator> ranks = new ArrayList<>();
+        for (Communicator communicator : communicators) {
+            CpuCommunicator mine = CpuCommunicator.of(operation, communicator);
+            OpenGroup.refuseIfTouched(mine.member());
+            if (!ranks.isEmpty() && ranks.getFirst().member().clique != mine.member().clique) {
+                throw new InvalidArgumentException(
+                        operation
+                                + ": "
+                                + ranks.getFirst()
+                                + " and "
+                                + mine
+                                + " are not ranks of one communicator; nothing has changed");
+            }
+            if (ranks.contains(mine)) {
+                throw new InvalidArgumentException(
+                        operation + ": " + mine + " is given twice; nothing has changed");
+            }
+            ranks.add(mine);
+        }
+        if (ranks.isEmpty()) {
+            throw new InvalidArgumentException(operation + ": no communicators given");
+        }
+        return ranks;
+    }
+
+    @Override
+    public void closeAll(List<Communicator> communicators) {
+        List<CpuCommunicator> mine = new ArrayList<>();
+        for (Communicator communicator : communicators) {
+            CpuCommunicator each = CpuCommunicator.of("closeAll", communicator);
+            OpenGroup.refuseIfTouched(each.member());
+            mine.add(each);
+        }
+        CollectiveException first = null;
+        for (CpuCommunicator communicator : mine) {
+            try {
+                first = join(first, communicator.finishWork());
+            } catch (CollectiveException e) {
+                first = join(first, e);
+            }
+        }
+        for (CpuCommunicator communicator : mine) {
+            communicator.leave();
+        }
+        if (first != null) {
+            throw first.forThisThread();
+        }
+    }
+
+    /** Ranks of one communicator fail of the same cause, which is told once. */
+    private static CollectiveException join(CollectiveException first, CollectiveException next) {
+        if (first == null) {
+            return next;
+        }
+        if (next != null && next != first) {
+            first.addSuppressed(next);
+        }
+        return first;
+    }
+
+    @Override
+    public Graph capture(List<DeviceStream> streams, Runnable body) {
+        throw new UnsupportedException(
+                "the CPU backend cannot capture graphs: its launches cost nothing that a graph would"
+                        + " save; use record(body) and issue()");
+    }
+}

@@ -1,0 +1,453 @@
+package org.nccl4j.cpu;
+
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ForkJoinPool;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceEvent;
+import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.Durations;
+
+/**
+ * A queue of entries, run by whoever is there; it has no thread. Entries are numbered from 1: the
+ * ticket of an entry is passed when {@code completed >= ticket}.
+ *
+ * <p>Thread safety: state is guarded by the scheduler's lock; {@code completed}, {@code enqueued}
+ * and {@code failureCount} may also be read without it.
+ */
+final class CpuStream implements DeviceStream {
+    enum EntryKind {
+        /** Operations of one communicator; the subject is a {@link Batch}. */
+        BATCH,
+        /** A copy or fill; the subject is a {@link LocalWork}. */
+        LOCAL,
+        /** A mark to be passed; the subject is a {@link CpuEvent}. */
+        RECORD,
+        /** Waits for a ticket of another stream, which is the subject. */
+        WAIT
+    }
+
+    /** What is remembered of a failure until it has been thrown. */
+    private record Failure(Clique clique, CollectiveException cause) {
+        boolean isForgottenOnceThrown() {
+            return clique == null || clique.aborted;
+        }
+    }
+
+    final WaitList waiters = new WaitList();
+
+    /** Whether it is in the scheduler's list of streams to be driven. */
+    boolean touched;
+
+    /** Whether the head has been looked at and has not been passed yet. */
+    boolean headVisited;
+
+    /** For the watchdog: the head that it saw last, and since when. */
+    long watchedTicket = -1;
+
+    long watchedSinceNanos;
+
+    private final Scheduler scheduler;
+    private final CpuDevice device;
+    private final int number;
+    private final List<CpuStream> dependents = new ArrayList<>(0);
+    private final List<Failure> failures = new ArrayList<>(0);
+    private final ArrayDeque<LocalWork> spareWorks = new ArrayDeque<>(0);
+    private EntryKind[] kinds = new EntryKind[8];
+    private Object[] subjects = new Object[8];
+    private long[] tickets = new long[8];
+    private volatile long completed;
+    private volatile long enqueued;
+    private volatile int failureCount;
+    private volatile boolean hasFailures;
+    private boolean progressed;
+    private boolean closed;
+
+    CpuStream(Scheduler scheduler, CpuDevice device, int number) {
+        this.scheduler = scheduler;
+        this.device = device;
+        this.number = number;
+    }
+
+    // ---- the queue; lock held
+
+    boolean isEmpty() {
+        return completed == enqueued;
+    }
+
+    long completed() {
+        return completed;
+    }
+
+    long enqueued() {
+        return enqueued;
+    }
+
+    EntryKind headKind() {
+        return kinds[slot(completed + 1)];
+    }
+
+    Object headSubject() {
+        return isEmpty() ? null : subjects[slot(completed + 1)];
+    }
+
+    long headTicket() {
+        return tickets[slot(completed + 1)];
+    }
+
+    void push(EntryKind kind, Object subject, long ticket) {
+        if (enqueued - completed == kinds.length) {
+            grow();
+        }
+        long mine = enqueued + 1;
+        kinds[slot(mine)] = kind;
+        subjects[slot(mine)] = subject;
+        tickets[slot(mine)] = ticket;
+        enqueued = mine;
+    }
+
+    /** The head is over. Follow with {@link Scheduler#touch} unless being driven. */
+    void pass() {
+        subjects[slot(completed + 1)] = null;
+        long passed = completed + 1;
+        completed = passed;
+        headVisited = false;
+        progressed = true;
+    }
+
+    /** Another stream's head waits for a ticket of this one. */
+    void addDependent(CpuStream stream) {
+        dependents.add(stream);
+    }
+
+    /** Tells those who wait for this stream, if it has moved. */
+    void announceProgress() {
+        if (!progressed) {
+            return;
+        }
+        progressed = false;
+        waiters.wake(scheduler);
+        for (int i = 0; i < dependents.size(); i++) {
+            CpuStream dependent = dependents.get(i);
+            dependent.headVisited = false;
+            scheduler.touch(dependent);
+        }
+        dependents.clear();
+    }
+
+    private int slot(long ticket) {
+        return (int) (ticket & (kinds.length - 1));
+    }
+
+    private void grow() {
+        int oldLength = kinds.length;
+        EntryKind[] oldKinds = kinds;
+        Object[] oldSubjects = subjects;
+        long[] oldTickets = tickets;
+        kinds = Arrays.copyOf(oldKinds, 2 * oldLength);
+        subjects = new Object[2 * oldLength];
+        tickets = new long[2 * oldLength];
+        for (long ticket = completed + 1; ticket <= enqueued; ticket++) {
+            int old = (int) (ticket & (oldLength - 1));
+            kinds[slot(ticket)] = oldKinds[old];
+            subjects[slot(ticket)] = oldSubjects[old];
+            tickets[slot(ticket)] = oldTickets[old];
+        }
+    }
+
+    void requireOpen(String operation) {
+        if (closed) {
+            throw new InvalidArgumentException(
+                    operation
+                            + ": "
+                            + this
+                            + " has been closed; nothing was enqueued; make another with"
+                            + " device().createStream()");
+        }
+    }
+
+    void giveBack(LocalWork work) {
+        spareWorks.push(work);
+    }
+
+    // ---- failures; lock held
+
+    /** Keeps a communicator's failure for those who wait for this stream. */
+    void remember(Clique clique) {
+        for (int i = 0; i < failures.size(); i++) {
+            if (failures.get(i).clique() == clique) {
+                return;
+            }
+        }
+        remember(new Failure(clique, clique.cause));
+    }
+
+    /** Keeps the failure of a copy or fill. */
+    void remember(CollectiveException cause) {
+        remember(new Failure(null, cause));
+    }
+
+    private void remember(Failure failure) {
+        failures.add(failure);
+        hasFailures = true;
+        int count = failureCount + 1;
+        failureCount = count;
+        lastFailure = failure;
+        waiters.wake(scheduler);
+    }
+
+    private Failure lastFailure;
+
+    private CollectiveException takeFailure(Failure failure) {
+        if (failure.isForgottenOnceThrown()) {
+            failures.remove(failure);
+            hasFailures = !failures.isEmpty();
+        }
+        return failure.cause().forThisThread();
+    }
+
+    // ---- DeviceStream
+
+    @Override
+    public Device device() {
+        return device;
+    }
+
+    @Override
+    public boolean poll() {
+        OpenGroup.refuseIfTouched(this);
+        if (closed || hasFailures) {
+            synchronized (scheduler) {
+                requireOpen("poll");
+                if (!failures.isEmpty()) {
+                    throw takeFailure(failures.getFirst());
+                }
+            }
+        }
+        return completed == enqueued;
+    }
+
+    @Override
+    public void synchronize(Duration timeout) {
+        OpenGroup.refuseIfTouched(this);
+        long startNanos = System.nanoTime();
+        if (Thread.currentThread().isInterrupted()) {
+            throw interrupted();
+        }
+        if (completed == enqueued && !hasFailures && !closed) {
+            return;
+        }
+        StreamWaiter waiter;
+        synchronized (scheduler) {
+            requireOpen("synchronize");
+            if (!failures.isEmpty()) {
+                throw takeFailure(failures.getFirst());
+            }
+            waiter = new StreamWaiter(enqueued, failureCount);
+        }
+        Workers.Outcome outcome =
+                scheduler
+                        .workers()
+                        .await(waiter, waiters, startNanos, Durations.saturatedNanos(timeout));
+        synchronized (scheduler) {
+            if (failureCount != waiter.failuresBefore) {
+                throw takeFailure(lastFailure);
+            }
+            switch (outcome) {
+                case OVER -> {}
+                case INTERRUPTED -> throw interrupted();
+                case OUT_OF_TIME -> throw outOfTime(timeout);
+            }
+        }
+    }
+
+    private WaitInterruptedException interrupted() {
+        return new WaitInterruptedException(
+                "interrupted while waiting for "
+                        + this
+                        + "; its work is unchanged, synchronize again");
+    }
+
+    private CollectiveException outOfTime(Duration timeout) {
+        CollectiveException failing = failureOfHead();
+        if (failing != null) {
+            return failing.forThisThread();
+        }
+        return new CollectiveTimeoutException(
+                this
+                        + " was not done within "
+                        + Wording.time(timeout)
+                        + ": "
+                        + Wording.head(this)
+                        + "; nothing has changed, synchronize again or abort the communicator",
+                false);
+    }
+
+    /** A failed communicator whose abort has not come through yet. */
+    private CollectiveException failureOfHead() {
+        return headSubject() instanceof Batch batch ? batch.member.clique.cause : null;
+    }
+
+    @Override
+    public void record(DeviceEvent event) {
+        OpenGroup.refuseIfTouched(this);
+        CpuEvent mine = CpuEvent.of("record", event);
+        Chore chores;
+        synchronized (scheduler) {
+            requireOpen("record");
+            mine.requireOpen("record");
+            push(EntryKind.RECORD, mine, 0);
+            mine.mark(this, enqueued);
+            scheduler.touch(this);
+            scheduler.drive();
+            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+        }
+        scheduler.workers().perform(chores);
+    }
+
+    @Override
+    public void waitFor(DeviceEvent event) {
+        OpenGroup.refuseIfTouched(this);
+        CpuEvent other = CpuEvent.of("waitFor", event);
+        synchronized (scheduler) {
+            requireOpen("waitFor");
+            other.requireOpen("waitFor");
+            CpuStream source = other.markedStream();
+            // A mark of this stream comes before whatever is enqueued next anyhow.
+            if (source == null || source == this || source.completed() >= other.markedTicket()) {
+                return;
+            }
+            push(EntryKind.WAIT, source, other.markedTicket());
+            scheduler.touch(this);
+            scheduler.drive();
+        }
+    }
+
+    @Override
+    public void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
+        OpenGroup.refuseIfTouched(this);
+        LocalWork.checkCopy(source, destination, sizeBytes);
+        enqueueLocal("copy", source, destination, sizeBytes, (byte) 0);
+    }
+
+    @Override
+    public void fill(DeviceBuffer destination, byte value) {
+        OpenGroup.refuseIfTouched(this);
+        LocalWork.checkFill(destination);
+        enqueueLocal("fill", null, destination, destination.sizeBytes(), value);
+    }
+
+    private void enqueueLocal(
+            String operation,
+            DeviceBuffer source,
+            DeviceBuffer destination,
+            long sizeBytes,
+            byte value) {
+        Chore chores;
+        synchronized (scheduler) {
+            requireOpen(operation);
+            if (sizeBytes == 0) {
+                return;
+            }
+            LocalWork work = spareWorks.isEmpty() ? new LocalWork(this) : spareWorks.pop();
+            work.describe(source, destination, sizeBytes, value);
+            push(EntryKind.LOCAL, work, 0);
+            scheduler.touch(this);
+            scheduler.drive();
+            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+        }
+        scheduler.workers().perform(chores);
+    }
+
+    @Override
+    public CompletionStage<Void> completion() {
+        OpenGroup.refuseIfTouched(this);
+        CompletableFuture<Void> future = new CompletableFuture<>();
+        synchronized (scheduler) {
+            requireOpen("completion");
+            if (!failures.isEmpty()) {
+                future.completeExceptionally(failures.getFirst().cause().forThisThread());
+            } else if (isEmpty()) {
+                future.complete(null);
+            } else {
+                waiters.add(new StageWaiter(enqueued, failureCount, future));
+            }
+        }
+        return future.minimalCompletionStage();
+    }
+
+    @Override
+    public void close() {
+        OpenGroup.refuseIfTouched(this);
+        synchronized (scheduler) {
+            closed = true;
+        }
+    }
+
+    Scheduler scheduler() {
+        return scheduler;
+    }
+
+    @Override
+    public String toString() {
+        return "stream " + number + " of device " + device.ordinal();
+    }
+
+    /** Waits for a ticket, or a failure that comes later than the wait. */
+    private class StreamWaiter extends Waiter {
+        final long ticket;
+        final int failuresBefore;
+
+        StreamWaiter(long ticket, int failuresBefore) {
+            this.ticket = ticket;
+            this.failuresBefore = failuresBefore;
+        }
+
+        @Override
+        final boolean isOver() {
+            return seemsOver();
+        }
+
+        @Override
+        final boolean seemsOver() {
+            return completed >= ticket || failureCount != failuresBefore;
+        }
+    }
+
+    /** Completes a stage, never on the thread that moved the data. */
+    private final class StageWaiter extends StreamWaiter {
+        private final CompletableFuture<Void> future;
+
+        StageWaiter(long ticket, int failuresBefore, CompletableFuture<Void> future) {
+            super(ticket, failuresBefore);
+            this.future = future;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            CollectiveException failure;
+            synchronized (scheduler) {
+                failure = failureCount == failuresBefore ? null : lastFailure.cause();
+            }
+            ForkJoinPool.commonPool()
+                    .execute(() -> {
+                        if (failure == null) {
+                            future.complete(null);
+                        } else {
+                            future.completeExceptionally(failure);
+                        }
+                    });
+            return null;
+        }
+    }
+}

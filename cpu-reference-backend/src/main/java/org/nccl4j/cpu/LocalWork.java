@@ -1,0 +1,176 @@
+package org.nccl4j.cpu;
+
+import java.lang.foreign.MemorySegment;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.cpu.Engine.Progress;
+
+/** A stream's own copy or fill, in pieces. Guarded as {@link Work}; used again and again. */
+final class LocalWork extends Work {
+    private static final long PIECE_BYTES = 256 << 10;
+
+    private final CpuStream stream;
+    private DeviceBuffer source;
+    private DeviceBuffer destination;
+    private MemorySegment from;
+    private MemorySegment to;
+    private long sizeBytes;
+    private long movedBytes;
+    private byte value;
+
+    LocalWork(CpuStream stream) {
+        this.stream = stream;
+    }
+
+    static void checkCopy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
+        if (sizeBytes < 0) {
+            throw refuse("copy", "size is " + sizeBytes + " bytes, must be at least 0");
+        }
+        if (sizeBytes == 0) {
+            return;
+        }
+        check("copy", "source", source, sizeBytes);
+        check("copy", "destination", destination, sizeBytes);
+        checkWritable("copy", destination);
+        long a = source.address();
+        long b = destination.address();
+        if (a < b + sizeBytes && b < a + sizeBytes) {
+            throw refuse(
+                    "copy",
+                    sizeBytes + " bytes from " + source + " to " + destination + " overlap");
+        }
+    }
+
+    static void checkFill(DeviceBuffer destination) {
+        if (destination == null) {
+            throw refuse("fill", "destination is null");
+        }
+        if (destination.sizeBytes() > 0) {
+            check("fill", "destination", destination, destination.sizeBytes());
+            checkWritable("fill", destination);
+        }
+    }
+
+    private static void check(String operation, String what, DeviceBuffer buffer, long bytes) {
+        if (buffer == null) {
+            throw refuse(operation, what + " is null, needs " + bytes + " bytes");
+        }
+        if (buffer.isClosed()) {
+            throw refuse(operation, what + " " + buffer + " is closed");
+        }
+        if (buffer.sizeBytes() < bytes) {
+            throw refuse(operation, what + " has " + buffer.sizeBytes() + " bytes, needs " + bytes);
+        }
+        if (!buffer.isHostAccessible()) {
+            throw refuse(
+                    operation,
+                    what
+                            + " "
+                            + buffer
+                            + " is a bare address; wrap a MemorySegment of that address and size"
+                            + " instead");
+        }
+    }
+
+    private static void checkWritable(String operation, DeviceBuffer destination) {
+        if (destination.isReadOnly()) {
+            throw refuse(operation, "destination " + destination + " is read-only");
+        }
+    }
+
+    private static InvalidArgumentException refuse(String operation, String why) {
+        return new InvalidArgumentException(operation + ": " + why + "; nothing was enqueued");
+    }
+
+    /** Takes over what was called; a null source means fill. Lock held. */
+    void describe(DeviceBuffer newSource, DeviceBuffer newDestination, long bytes, byte newValue) {
+        from = newSource == null ? null : newSource.hostSegment();
+        to = newDestination.hostSegment();
+        CpuMemory.use(newSource, newDestination);
+        source = newSource;
+        destination = newDestination;
+        sizeBytes = bytes;
+        movedBytes = 0;
+        value = newValue;
+        renew(1);
+    }
+
+    CpuStream stream() {
+        return stream;
+    }
+
+    void releaseBuffers() {
+        CpuMemory.unuse(source, scheduler());
+        CpuMemory.unuse(destination, scheduler());
+        source = null;
+        destination = null;
+        from = null;
+        to = null;
+    }
+
+    /** For messages. */
+    String describe() {
+        return source == null
+                ? "fill of " + sizeBytes + " bytes"
+                : "copy of " + sizeBytes + " bytes";
+    }
+
+    @Override
+    Scheduler scheduler() {
+        return stream.scheduler();
+    }
+
+    @Override
+    long sizeBytes() {
+        return sizeBytes;
+    }
+
+    @Override
+    void begin() {}
+
+    @Override
+    Progress advance(int participant) {
+        long piece = Math.min(PIECE_BYTES, sizeBytes - movedBytes);
+        if (from == null) {
+            to.asSlice(movedBytes, piece).fill(value);
+        } else {
+            MemorySegment.copy(from, movedBytes, to, movedBytes, piece);
+        }
+        movedBytes += piece;
+        return movedBytes == sizeBytes ? Progress.DONE : Progress.ADVANCED;
+    }
+
+    @Override
+    void end() {}
+
+    @Override
+    void broke(int participant, Throwable failure) {
+        synchronized (scheduler()) {
+            stream.remember(
+                    new InvalidArgumentException(
+                            describe()
+                                    + " on "
+                                    + stream
+                                    + " failed: "
+                                    + failure
+                                    + "; keep the memory of both buffers open until the stream is"
+                                    + " synchronized",
+                            failure));
+        }
+    }
+
+    @Override
+    void completed() {
+        scheduler().completed(this);
+    }
+
+    @Override
+    void givenUp() {
+        throw new IllegalStateException("a copy or fill is never given up");
+    }
+
+    @Override
+    void unused() {
+        stream.giveBack(this);
+    }
+}

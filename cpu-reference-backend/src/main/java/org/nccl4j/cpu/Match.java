@@ -1,0 +1,292 @@
+package org.nccl4j.cpu;
+
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.MismatchException;
+import org.nccl4j.collectives.RankFailedException;
+import org.nccl4j.collectives.ReduceOp;
+
+/**
+ * Where the parts of one operation meet: all ranks' calls with one number on a communicator, or a
+ * send and a receive with one number on an ordered pair of ranks. Calls are posted and compared
+ * when they are enqueued; they arrive when their streams have come to them; when all have arrived
+ * the operation is joined and its data can be moved. Used again and again.
+ *
+ * <p>Thread safety: guarded by the scheduler's lock until joined; then runners read it, and nothing
+ * of what they read changes until they have left.
+ */
+final class Match extends Work implements JoinedOperation {
+    final Clique clique;
+
+    /** Ranks of a pair; -1 in a collective. */
+    final int senderRank;
+
+    final int receiverRank;
+
+    /** The call that was posted first; the others must agree with it. */
+    final Part first = new Part();
+
+    int firstRank;
+    long number;
+    int posted;
+    int arrived;
+    boolean joined;
+    long joinedNanos;
+
+    /** What is joined on the host instead of on streams, or null. */
+    HostCall host;
+
+    private final Part[] parts;
+    private Engine.Run run;
+    private long sizeBytes;
+
+    Match(Clique clique, int senderRank, int receiverRank) {
+        this.clique = clique;
+        this.senderRank = senderRank;
+        this.receiverRank = receiverRank;
+        this.parts = new Part[senderRank < 0 ? clique.size : 2];
+    }
+
+    /** Starts a new life with another number. */
+    void open(long newNumber) {
+        renew(parts.length);
+        number = newNumber;
+        posted = 0;
+        arrived = 0;
+        joined = false;
+        host = null;
+        run = null;
+        Arrays.fill(parts, null);
+    }
+
+    boolean isPair() {
+        return senderRank >= 0;
+    }
+
+    /** Whether a participant has posted its call, empty ones included. */
+    boolean isPostedBy(int participant) {
+        if (!isPair()) {
+            return clique.members[participant].nextNumber > number;
+        }
+        return participant == 0
+                ? clique.members[senderRank].nextSend[receiverRank] > number
+                : clique.members[receiverRank].nextRecv[senderRank] > number;
+    }
+
+    Part part(int participant) {
+        return parts[participant];
+    }
+
+    /** Whether the slot may be used for another number. */
+    boolean isRetired() {
+        return posted == parts.length && complete && runners == 0;
+    }
+
+    /**
+     * Takes a rank's call.
+     *
+     * @return null, or how it contradicts what other ranks have called
+     */
+    MismatchException post(int participant, int rank, Part part) {
+        part.match = this;
+        part.participant = participant;
+        part.number = number;
+        if (posted++ == 0) {
+            first.describe(part);
+            first.send = null;
+            first.recv = null;
+            firstRank = rank;
+        } else if (!part.agreesWith(first)) {
+            return Wording.mismatch(this, rank, part);
+        }
+        if (!part.isEmpty()) {
+            parts[participant] = part;
+        }
+        if (posted == parts.length) {
+            if (part.kind == OperationKind.ALL_TO_ALL_V) {
+                return contradictingPair();
+            }
+            complete = part.isEmpty();
+        }
+        return null;
+    }
+
+    private MismatchException contradictingPair() {
+        for (int from = 0; from < parts.length; from++) {
+            for (int to = 0; to < parts.length; to++) {
+                long sent = parts[from].sendLayout.countElements(to);
+                long expected = parts[to].recvLayout.countElements(from);
+                if (sent != expected) {
+                    return Wording.pairMismatch(this, from, to, sent, expected);
+                }
+            }
+        }
+        return null;
+    }
+
+    /** Notes that a rank's streams have come to it. */
+    void arrive(Part part) {
+        part.arrived = true;
+        if (++arrived == parts.length) {
+            joined = true;
+            sizeBytes = 0;
+            for (Part each : parts) {
+                sizeBytes += each.bytes(clique.size);
+            }
+            if (part.event != null) {
+                joinedNanos = System.nanoTime();
+            }
+            clique.running++;
+            scheduler().joined(this);
+        }
+    }
+
+    @Override
+    Scheduler scheduler() {
+        return clique.scheduler;
+    }
+
+    @Override
+    long sizeBytes() {
+        return sizeBytes;
+    }
+
+    @Override
+    void begin() {
+        run = clique.engine.start(this);
+    }
+
+    @Override
+    Engine.Progress advance(int participant) {
+        return run.progress(participant);
+    }
+
+    @Override
+    void end() {
+        Engine.Run done = run;
+        run = null;
+        done.finish();
+    }
+
+    @Override
+    void broke(int participant, Throwable failure) {
+        RankFailedException cause = Wording.broke(this, participant, failure);
+        synchronized (scheduler()) {
+            scheduler().fail(clique, cause);
+        }
+    }
+
+    @Override
+    void completed() {
+        scheduler().completed(this);
+    }
+
+    @Override
+    void givenUp() {
+        clique.running--;
+        if (run != null) {
+            Engine.Run unfinished = run;
+            scheduler().defer(new EndOfRun(unfinished));
+        }
+        scheduler().abortIfDue(clique);
+    }
+
+    @Override
+    void unused() {
+        clique.retire(this);
+    }
+
+    @Override
+    public OperationKind kind() {
+        return first.kind;
+    }
+
+    @Override
+    public long sequence() {
+        return number;
+    }
+
+    @Override
+    public int rank(int participant) {
+        if (!isPair()) {
+            return participant;
+        }
+        return participant == 0 ? senderRank : receiverRank;
+    }
+
+    @Override
+    public DataType type() {
+        return first.type;
+    }
+
+    @Override
+    public ReduceOp reduction(int participant) {
+        return parts[participant].reduction;
+    }
+
+    @Override
+    public int root() {
+        return isPair() ? -1 : first.root;
+    }
+
+    @Override
+    public long countElements() {
+        return first.countElements;
+    }
+
+    @Override
+    public MemorySegment send(int participant) {
+        return parts[participant].sendSegment;
+    }
+
+    @Override
+    public MemorySegment recv(int participant) {
+        return parts[participant].recvSegment;
+    }
+
+    @Override
+    public BlockLayout sendLayout(int participant) {
+        return parts[participant].sendLayout;
+    }
+
+    @Override
+    public BlockLayout recvLayout(int participant) {
+        return parts[participant].recvLayout;
+    }
+
+    @Override
+    public void countSent(int participant, int peer, long bytes) {
+        clique.countSent(rank(participant), rank(peer), bytes);
+    }
+
+    @Override
+    public StepTrace trace() {
+        return clique.trace;
+    }
+
+    /** Lets an engine clean up after an operation that was given up. */
+    private static final class EndOfRun extends Chore {
+        private static final System.Logger LOG = System.getLogger(Match.class.getName());
+
+        private final Engine.Run run;
+
+        EndOfRun(Engine.Run run) {
+            this.run = run;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            try {
+                run.finish();
+            } catch (RuntimeException | Error e) {
+                LOG.log(
+                        System.Logger.Level.ERROR,
+                        "the engine failed to clean up after an operation that was given up",
+                        e);
+            }
+            return null;
+        }
+    }
+}

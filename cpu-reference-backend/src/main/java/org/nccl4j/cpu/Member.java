@@ -1,0 +1,145 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayDeque;
+import org.nccl4j.collectives.InvalidArgumentException;
+
+/**
+ * One rank of a {@link Clique}: what its {@link CpuCommunicator} has called and what of it is not
+ * complete. Guarded by the scheduler's lock. It outlives a communicator that is dropped without
+ * being closed.
+ */
+final class Member {
+    final Clique clique;
+    final int rank;
+    final CpuDevice device;
+
+    /** Number of this rank's next collective. */
+    long nextNumber;
+
+    /** Numbers of the next send to and receive from each rank. */
+    final long[] nextSend;
+
+    final long[] nextRecv;
+
+    /** The last host call, if it may still be incomplete. */
+    HostCall lastHostCall;
+
+    boolean closing;
+    boolean closed;
+
+    /** Whether its work had been given up when it closed. */
+    boolean abortedBeforeClose;
+
+    /** Where its communicator was made; null if nobody holds it yet. */
+    Watchdog.Creation creation;
+
+    /** Dropped without being closed, and logged. */
+    boolean leaked;
+
+    /** Ends of the list of batches that are not complete. */
+    Batch newest;
+
+    Batch oldest;
+
+    /** What it called and completed last, for messages; null kinds if nothing. */
+    OperationKind lastEnqueued;
+
+    long lastEnqueuedNumber;
+    int lastEnqueuedPeer;
+    OperationKind lastCompleted;
+    long lastCompletedNumber;
+    int lastCompletedPeer;
+
+    private final ArrayDeque<Batch> spareBatches = new ArrayDeque<>();
+    private final ArrayDeque<Part> spareParts = new ArrayDeque<>();
+
+    Member(Clique clique, int rank, CpuDevice device) {
+        this.clique = clique;
+        this.rank = rank;
+        this.device = device;
+        this.nextSend = new long[clique.size];
+        this.nextRecv = new long[clique.size];
+    }
+
+    /** Refuses an operation that can no longer be enqueued. */
+    void requireUsable(String operation) {
+        if (closed || closing) {
+            throw new InvalidArgumentException(
+                    operation
+                            + " on "
+                            + describe()
+                            + ": it "
+                            + (closed ? "has been" : "is being")
+                            + " closed; nothing was enqueued; create a new communicator");
+        }
+        if (clique.cause != null) {
+            throw clique.cause.forThisThread();
+        }
+    }
+
+    boolean isIdle() {
+        return oldest == null;
+    }
+
+    Batch takeBatch() {
+        Batch batch = spareBatches.poll();
+        return batch == null ? new Batch(this) : batch;
+    }
+
+    Part addPart(Batch batch) {
+        Part part = spareParts.poll();
+        if (part == null) {
+            part = new Part();
+        }
+        part.batch = batch;
+        batch.parts.add(part);
+        return part;
+    }
+
+    void giveBack(Batch batch) {
+        for (int i = 0; i < batch.parts.size(); i++) {
+            Part part = batch.parts.get(i);
+            part.clear();
+            spareParts.push(part);
+        }
+        batch.parts.clear();
+        batch.streams.clear();
+        batch.started = false;
+        batch.after = null;
+        spareBatches.push(batch);
+    }
+
+    void link(Batch batch) {
+        batch.older = newest;
+        batch.newer = null;
+        if (newest == null) {
+            oldest = batch;
+        } else {
+            newest.newer = batch;
+        }
+        newest = batch;
+    }
+
+    void unlink(Batch batch) {
+        if (batch.older == null) {
+            oldest = batch.newer;
+        } else {
+            batch.older.newer = batch.newer;
+        }
+        if (batch.newer == null) {
+            newest = batch.older;
+        } else {
+            batch.newer.older = batch.older;
+        }
+        batch.older = null;
+        batch.newer = null;
+        if (oldest == null) {
+            clique.waiters.wake(clique.scheduler);
+        }
+    }
+
+    /** For messages. */
+    String describe() {
+        return "rank " + rank + "/" + clique.size + " of communicator '" + clique.name + "'";
+    }
+}

@@ -1,0 +1,174 @@
+package org.nccl4j.cpu;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+import java.util.Locale;
+
+/**
+ * The few calls of the operating system that make large memory cheap to touch: huge pages. Where
+ * they cannot be made (another system, no native access) memory comes from the arena itself.
+ *
+ * <p>Thread safety: stateless.
+ */
+final class PosixCalls {
+    private static final System.Logger LOG = System.getLogger(PosixCalls.class.getName());
+
+    /** Linux on x86-64 and arm64. */
+    private static final int PROT_READ_WRITE = 0x1 | 0x2;
+
+    private static final int MAP_PRIVATE_ANONYMOUS = 0x02 | 0x20;
+    private static final int MADV_HUGEPAGE = 14;
+    private static final int MADV_POPULATE_WRITE = 23;
+    private static final long HUGE_PAGE_BYTES = 2 << 20;
+    private static final long ALIGNMENT_BYTES = 4 << 10;
+
+    private PosixCalls() {}
+
+    /** The functions, looked up on first use. */
+    private static final class Functions {
+        static final MethodHandle MMAP;
+        static final MethodHandle MUNMAP;
+        static final MethodHandle MADVISE;
+        static final boolean AVAILABLE;
+
+        static {
+            MethodHandle mmap = null;
+            MethodHandle munmap = null;
+            MethodHandle madvise = null;
+            String reason = null;
+            if (!PosixCalls.class.getModule().isNativeAccessEnabled()) {
+                reason = "native access is not enabled for module org.nccl4j.cpu";
+            } else if (!isLinux64()) {
+                reason = "this is not a 64-bit Linux";
+            } else {
+                mmap =
+                        function(
+                                "mmap",
+                                FunctionDescriptor.of(
+                                        ADDRESS, ADDRESS, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT,
+                                        JAVA_LONG));
+                munmap = function("munmap", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG));
+                madvise =
+                        function(
+                                "madvise",
+                                FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+            }
+            MMAP = mmap;
+            MUNMAP = munmap;
+            MADVISE = madvise;
+            AVAILABLE = mmap != null && munmap != null && madvise != null;
+            if (!AVAILABLE) {
+                LOG.log(
+                        System.Logger.Level.DEBUG,
+                        "large buffers do without huge pages: {0}",
+                        reason == null ? "the C library lacks mmap, munmap or madvise" : reason);
+            }
+        }
+
+        @SuppressWarnings("restricted")
+        private static MethodHandle function(String name, FunctionDescriptor descriptor) {
+            Linker linker = Linker.nativeLinker();
+            return linker.defaultLookup()
+                    .find(name)
+                    .map(address -> linker.downcallHandle(address, descriptor))
+                    .orElse(null);
+        }
+
+        private static boolean isLinux64() {
+            String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
+            String machine = System.getProperty("os.arch");
+            return system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
+        }
+    }
+
+    /**
+     * Zeroed memory that lives as long as an arena, touched by this thread.
+     *
+     * @throws OutOfMemoryError if there is not enough
+     */
+    static MemorySegment allocate(Arena arena, long sizeBytes) {
+        if (sizeBytes < HUGE_PAGE_BYTES || !Functions.AVAILABLE) {
+            return arena.allocate(sizeBytes, ALIGNMENT_BYTES);
+        }
+        try {
+            return map(arena, sizeBytes);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException("mmap, madvise and munmap declare no exceptions", e);
+        }
+    }
+
+    @SuppressWarnings("restricted")
+    private static MemorySegment map(Arena arena, long sizeBytes) throws Throwable {
+        long wholePages = roundUp(sizeBytes, HUGE_PAGE_BYTES);
+        // One page more, so that there is a place within where a huge page can start.
+        long mappedBytes = wholePages + HUGE_PAGE_BYTES;
+        MemorySegment mapped =
+                (MemorySegment)
+                        Functions.MMAP.invokeExact(
+                                MemorySegment.NULL,
+                                mappedBytes,
+                                PROT_READ_WRITE,
+                                MAP_PRIVATE_ANONYMOUS,
+                                -1,
+                                0L);
+        if (mapped.address() == -1) {
+            throw new OutOfMemoryError(
+                    "mmap of " + mappedBytes + " bytes failed; ask for less or free memory first");
+        }
+        long start = roundUp(mapped.address(), HUGE_PAGE_BYTES);
+        unmap(mapped.address(), start - mapped.address());
+        unmap(start + wholePages, mapped.address() + mappedBytes - start - wholePages);
+        MemorySegment memory =
+                MemorySegment.ofAddress(start)
+                        .reinterpret(sizeBytes, arena, ignored -> unmapAll(start, wholePages));
+        // A refusal costs speed only, and so does every answer of a kernel that does not know it.
+        int huge = (int) Functions.MADVISE.invokeExact(memory, wholePages, MADV_HUGEPAGE);
+        int touched = (int) Functions.MADVISE.invokeExact(memory, wholePages, MADV_POPULATE_WRITE);
+        if (touched != 0) {
+            memory.fill((byte) 0);
+        }
+        if (huge != 0) {
+            LOG.log(System.Logger.Level.DEBUG, "this kernel gives no huge pages");
+        }
+        return memory;
+    }
+
+    private static void unmapAll(long address, long sizeBytes) {
+        try {
+            unmap(address, sizeBytes);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException("munmap declares no exceptions", e);
+        }
+    }
+
+    private static void unmap(long address, long sizeBytes) throws Throwable {
+        if (sizeBytes == 0) {
+            return;
+        }
+        int answer =
+                (int) Functions.MUNMAP.invokeExact(MemorySegment.ofAddress(address), sizeBytes);
+        if (answer != 0) {
+            throw new IllegalStateException(
+                    "munmap of "
+                            + sizeBytes
+                            + " bytes at 0x"
+                            + Long.toHexString(address)
+                            + " failed");
+        }
+    }
+
+    private static long roundUp(long value, long multiple) {
+        return (value + multiple - 1) / multiple * multiple;
+    }
+}

@@ -1,0 +1,484 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayDeque;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.MismatchException;
+
+/**
+ * All changes of state of streams, operations and communicators of this process. This object's
+ * monitor is <em>the</em> lock: every method but the constructor needs it held, and no data moves
+ * while it is. What a change leaves to do without it (run a small operation, wake a thread) is
+ * collected and handed to the thread that made the change by {@link #takeChores}.
+ *
+ * <p>An entry of a stream is <em>queued</em>, then <em>heads</em> the stream, then is
+ * <em>passed</em>. Whoever adds, passes or unblocks an entry marks the stream as touched; {@link
+ * #drive} then moves all touched streams as far as they go, one after the other and never by
+ * recursion.
+ *
+ * <p>An operation (a {@link Match}) is in one of these states:
+ *
+ * <ul>
+ *   <li><b>joining</b>: some rank has posted its call. Each post is compared with the first; a
+ *       contradiction fails the clique. A part <em>arrives</em> when its batch heads all its
+ *       streams. Only threads that enqueue post; any thread that drives streams makes parts arrive.
+ *   <li><b>running</b>: all have arrived ({@link #joined}). It belongs to its runners: the thread
+ *       that joined it if it is small, else {@link Workers}. They move data without the lock.
+ *   <li><b>done</b>: the runner that finished the last participant calls {@link #completed}: each
+ *       part ends, batches without unfinished operations pass their streams, and the match waits
+ *       for its last runner to leave before its slot is used again.
+ *   <li><b>failed</b>: any thread may call {@link #fail}, once per clique with effect. Runners see
+ *       {@link Work#abandoned} between two pieces and leave. When none is left and the abort has
+ *       been asked for (by configuration, {@code abort} or {@code close}), {@link #abortIfDue}
+ *       gives up all batches of the clique: streams pass them, buffers are free.
+ * </ul>
+ *
+ * <p>An empty operation (count 0) ends on arrival, and its match is done when all have posted.
+ */
+final class Scheduler {
+    /**
+     * An operation that moves no more than this over all ranks is run where it gets ready. It takes
+     * about as long as waking another thread does.
+     */
+    static final long SMALL_BYTES = 64 << 10;
+
+    /** The one of this process. */
+    static final Scheduler SHARED = new Scheduler(Runtime.getRuntime().availableProcessors());
+
+    private final Workers workers;
+    private final Watchdog watchdog;
+    private final ArrayDeque<CpuStream> touched = new ArrayDeque<>();
+    private final ArrayDeque<Work> fresh = new ArrayDeque<>();
+    private Chore firstChore;
+    private Chore lastChore;
+
+    Scheduler(int cores) {
+        this.workers = new Workers(this, cores);
+        this.watchdog = new Watchdog(this);
+    }
+
+    Workers workers() {
+        return workers;
+    }
+
+    Watchdog watchdog() {
+        return watchdog;
+    }
+
+    // ---- what is to be done without the lock
+
+    /** Leaves something to the thread that holds the lock now. */
+    void defer(Chore chore) {
+        if (lastChore == null) {
+            firstChore = chore;
+        } else {
+            lastChore.next = chore;
+        }
+        lastChore = chore;
+    }
+
+    /**
+     * What the caller has to do once it has let go of the lock; give it to {@link Workers#perform}.
+     *
+     * @param budgetBytes how much of small works the caller may run itself
+     */
+    Chore takeChores(long budgetBytes) {
+        long left = budgetBytes;
+        for (Work work = fresh.poll(); work != null; work = fresh.poll()) {
+            if (work.abandoned) {
+                continue;
+            }
+            if (work.costBytes() <= left) {
+                left -= work.costBytes();
+                work.runners = 1;
+                defer(work);
+            } else {
+                workers.queue(work);
+            }
+        }
+        Chore first = firstChore;
+        firstChore = null;
+        lastChore = null;
+        return first;
+    }
+
+    // ---- streams
+
+    /** Something may have changed for the head of a stream. */
+    void touch(CpuStream stream) {
+        if (!stream.touched) {
+            stream.touched = true;
+            touched.add(stream);
+        }
+    }
+
+    /** Moves touched streams as far as they go. */
+    void drive() {
+        for (CpuStream stream = touched.poll(); stream != null; stream = touched.poll()) {
+            stream.touched = false;
+            while (!stream.isEmpty() && !stream.headVisited) {
+                stream.headVisited = true;
+                visitHead(stream);
+            }
+            stream.announceProgress();
+        }
+    }
+
+    private void visitHead(CpuStream stream) {
+        switch (stream.headKind()) {
+            case RECORD -> {
+                ((CpuEvent) stream.headSubject()).passed(stream, stream.completed() + 1);
+                stream.pass();
+            }
+            case WAIT -> {
+                CpuStream source = (CpuStream) stream.headSubject();
+                if (source.completed() >= stream.headTicket()) {
+                    stream.pass();
+                } else {
+                    source.addDependent(stream);
+                }
+            }
+            case LOCAL -> fresh.add((LocalWork) stream.headSubject());
+            case BATCH -> {
+                Batch batch = (Batch) stream.headSubject();
+                if (batch.cancelled) {
+                    passCancelled(stream, batch);
+                } else if (--batch.streamsAhead == 0) {
+                    start(batch);
+                }
+            }
+        }
+    }
+
+    private void passCancelled(CpuStream stream, Batch batch) {
+        stream.pass();
+        batch.entriesLeft--;
+    }
+
+    /** A stream's own copy or fill is over. */
+    void completed(LocalWork work) {
+        CpuStream stream = work.stream();
+        work.releaseBuffers();
+        stream.pass();
+        touch(stream);
+        drive();
+    }
+
+    // ---- batches
+
+    /** Enqueues a batch whose parts and streams are known. Follow with {@link #drive}. */
+    void enqueue(Batch batch) {
+        Member member = batch.member;
+        int parts = batch.parts.size();
+        int streams = batch.streams.size();
+        batch.streamsAhead = streams;
+        batch.entriesLeft = streams;
+        batch.operationsLeft = parts;
+        batch.after = member.lastHostCall;
+        member.link(batch);
+        for (int i = 0; i < streams; i++) {
+            batch.streams.get(i).push(CpuStream.EntryKind.BATCH, batch, 0);
+            touch(batch.streams.get(i));
+        }
+        boolean measured = FlightRecord.isEnabled();
+        for (int i = 0; i < parts && member.clique.cause == null; i++) {
+            Part part = batch.parts.get(i);
+            if (measured) {
+                FlightRecord.enqueued(part);
+            }
+            post(member, part);
+        }
+    }
+
+    private void post(Member member, Part part) {
+        Clique clique = member.clique;
+        SlotRing ring;
+        long number;
+        int participant;
+        if (part.kind != OperationKind.SEND_RECV) {
+            ring = clique.collectives();
+            number = member.nextNumber++;
+            participant = member.rank;
+        } else if (part.sender) {
+            ring = clique.pair(member.rank, part.root);
+            number = member.nextSend[part.root]++;
+            participant = 0;
+        } else {
+            ring = clique.pair(part.root, member.rank);
+            number = member.nextRecv[part.root]++;
+            participant = 1;
+        }
+        Match match = ring.at(number);
+        MismatchException contradiction = match.post(participant, member.rank, part);
+        member.lastEnqueued = part.kind;
+        member.lastEnqueuedNumber = number;
+        member.lastEnqueuedPeer = part.sender ? part.root : ~part.root;
+        if (contradiction != null) {
+            fail(clique, contradiction);
+        } else if (clique.closedMembers > 0 && !part.isEmpty()) {
+            failIfNeedsClosed(match);
+        }
+        if (match.complete) {
+            ring.retire();
+        }
+    }
+
+    private void start(Batch batch) {
+        if (batch.member.clique.cause != null) {
+            return;
+        }
+        if (batch.after != null && !batch.after.isDone()) {
+            batch.after.hold(batch);
+            return;
+        }
+        batch.started = true;
+        // One more, so that the batch cannot end while its parts arrive.
+        batch.operationsLeft++;
+        for (int i = 0; i < batch.parts.size(); i++) {
+            Part part = batch.parts.get(i);
+            if (part.isEmpty()) {
+                ended(part);
+            } else {
+                part.match.arrive(part);
+            }
+        }
+        countDown(batch);
+    }
+
+    /** An operation is there on all its ranks. */
+    void joined(Match match) {
+        fresh.add(match);
+    }
+
+    /** A joined operation is done. */
+    void completed(Match match) {
+        match.clique.running--;
+        for (int i = 0; i < match.participants(); i++) {
+            ended(match.part(i));
+        }
+        drive();
+    }
+
+    private void ended(Part part) {
+        Batch batch = part.batch;
+        Member member = batch.member;
+        member.lastCompleted = part.kind;
+        member.lastCompletedNumber = part.number;
+        member.lastCompletedPeer = part.sender ? part.root : ~part.root;
+        if (part.event != null) {
+            defer(new FlightRecord(part));
+        }
+        part.ended = true;
+        releaseBuffers(part);
+        countDown(batch);
+    }
+
+    private void countDown(Batch batch) {
+        if (--batch.operationsLeft > 0) {
+            return;
+        }
+        batch.member.unlink(batch);
+        for (int i = 0; i < batch.streams.size(); i++) {
+            CpuStream stream = batch.streams.get(i);
+            stream.pass();
+            touch(stream);
+        }
+        batch.member.giveBack(batch);
+    }
+
+    private void releaseBuffers(Part part) {
+        CpuMemory.unuse(part.send, this);
+        CpuMemory.unuse(part.recv, this);
+    }
+
+    // ---- host calls
+
+    /** A host call is there on all its ranks: what came after it may start. */
+    private void completed(HostCall call) {
+        Batch batch = call.takeHeld();
+        while (batch != null) {
+            if (!batch.cancelled) {
+                start(batch);
+            }
+            batch = call.takeHeld();
+        }
+        call.clique().waiters.wake(this);
+        drive();
+    }
+
+    /** Takes a rank's part in a host call. */
+    HostCall post(Member member, OperationKind kind, long[] given) {
+        Clique clique = member.clique;
+        long number = member.nextNumber++;
+        Match match = clique.collectives().at(number);
+        if (match.host == null) {
+            match.host = new HostCall(clique, kind, number);
+        }
+        HostCall call = match.host;
+        member.lastHostCall = call;
+        member.lastEnqueued = kind;
+        member.lastEnqueuedNumber = number;
+        Part part = new Part();
+        part.describe(kind, false, null, null, 0, null, null, -1, null, null, null);
+        MismatchException contradiction = match.post(member.rank, member.rank, part);
+        call.give(member.rank, given);
+        if (clique.cause != null) {
+            // Another rank's part in this very call has failed it.
+            return call;
+        }
+        if (contradiction != null) {
+            fail(clique, contradiction);
+        } else if (clique.closedMembers > 0) {
+            failIfNeedsClosed(match);
+        }
+        if (clique.cause == null && match.posted == clique.size) {
+            finish(match, call);
+        }
+        return call;
+    }
+
+    private void finish(Match match, HostCall call) {
+        call.finish();
+        OperationKind kind = match.first.kind;
+        match.complete = true;
+        match.host = null;
+        call.clique().collectives().retire();
+        for (Member member : call.clique().members) {
+            member.lastCompleted = kind;
+            member.lastCompletedNumber = call.number();
+            if (member.lastHostCall == call) {
+                member.lastHostCall = null;
+            }
+        }
+        completed(call);
+    }
+
+    // ---- failure
+
+    /** Fails a clique, unless it has failed already. */
+    void fail(Clique clique, CollectiveException cause) {
+        if (clique.cause != null) {
+            clique.cause.addSuppressed(cause);
+            return;
+        }
+        clique.cause = cause;
+        defer(FailureLog.of(clique));
+        abandonRunning(clique);
+        if (clique.config.abortOnFailure()) {
+            clique.abortRequested = true;
+        }
+        if (!clique.abortRequested) {
+            for (Member member : clique.members) {
+                for (Batch batch = member.oldest; batch != null; batch = batch.newer) {
+                    tellStreams(batch);
+                }
+            }
+        }
+        abortIfDue(clique);
+        clique.waiters.wake(this);
+    }
+
+    private void abandonRunning(Clique clique) {
+        abandonRunning(clique.collectives());
+        for (int sender = 0; sender < clique.size; sender++) {
+            for (int receiver = 0; receiver < clique.size; receiver++) {
+                SlotRing ring = clique.existingPair(sender, receiver);
+                if (ring != null) {
+                    abandonRunning(ring);
+                }
+            }
+        }
+    }
+
+    private void abandonRunning(SlotRing ring) {
+        for (long number = ring.base(); number < ring.end(); number++) {
+            Match match = ring.at(number);
+            if (match.joined && !match.complete) {
+                match.abandoned = true;
+                if (match.runners == 0) {
+                    match.givenUp();
+                }
+            }
+        }
+    }
+
+    /** Gives up all work of a clique if that was asked for and none of it runs. */
+    void abortIfDue(Clique clique) {
+        if (!clique.abortRequested || clique.aborted || clique.running > 0) {
+            return;
+        }
+        clique.aborted = true;
+        for (Member member : clique.members) {
+            for (Batch batch = member.oldest; batch != null; batch = member.oldest) {
+                giveUp(batch);
+            }
+        }
+        drive();
+        clique.waiters.wake(this);
+        watchdog.changed();
+    }
+
+    private void giveUp(Batch batch) {
+        batch.cancelled = true;
+        tellStreams(batch);
+        for (int i = 0; i < batch.parts.size(); i++) {
+            if (!batch.parts.get(i).ended) {
+                releaseBuffers(batch.parts.get(i));
+            }
+        }
+        batch.member.unlink(batch);
+        for (int i = 0; i < batch.streams.size(); i++) {
+            CpuStream stream = batch.streams.get(i);
+            if (stream.headVisited && stream.headSubject() == batch) {
+                passCancelled(stream, batch);
+                touch(stream);
+            }
+        }
+    }
+
+    private static void tellStreams(Batch batch) {
+        for (int i = 0; i < batch.streams.size(); i++) {
+            batch.streams.get(i).remember(batch.member.clique);
+        }
+    }
+
+    // ---- leaving
+
+    /** A rank leaves; operations that still need it fail. */
+    void leave(Member member) {
+        member.closed = true;
+        member.closing = false;
+        Clique clique = member.clique;
+        clique.closedMembers++;
+        member.abortedBeforeClose = clique.aborted;
+        if (clique.cause == null) {
+            failNeedy(clique.collectives());
+            for (int peer = 0; peer < clique.size; peer++) {
+                failNeedy(clique.existingPair(member.rank, peer));
+                failNeedy(clique.existingPair(peer, member.rank));
+            }
+        }
+        watchdog.changed();
+    }
+
+    private void failNeedy(SlotRing ring) {
+        if (ring != null) {
+            for (long number = ring.base(); number < ring.end(); number++) {
+                Match match = ring.at(number);
+                if (match.posted > 0 && !match.complete && !match.first.isEmpty()) {
+                    failIfNeedsClosed(match);
+                }
+            }
+        }
+    }
+
+    private void failIfNeedsClosed(Match match) {
+        Clique clique = match.clique;
+        for (int participant = 0; participant < match.participants(); participant++) {
+            Member member = clique.members[match.rank(participant)];
+            if (member.closed && !match.isPostedBy(participant)) {
+                fail(clique, Wording.closedPeer(match, member.rank));
+                return;
+            }
+        }
+    }
+}

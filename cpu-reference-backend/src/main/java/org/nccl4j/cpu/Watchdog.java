@@ -1,0 +1,213 @@
+package org.nccl4j.cpu;
+
+import java.lang.ref.PhantomReference;
+import java.lang.ref.ReferenceQueue;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Looks at the heads of streams now and then, and fails communicators whose operations take longer
+ * than they may. It also logs communicators that were dropped without being closed. Its thread
+ * lives while communicators are open.
+ *
+ * <p>Thread safety: guarded by the scheduler's lock.
+ */
+final class Watchdog {
+    private static final long LONGEST_TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long SHORTEST_TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
+    private static final int TICKS_PER_TIMEOUT = 20;
+    private static final System.Logger LOG = System.getLogger(Watchdog.class.getName());
+
+    private final Scheduler scheduler;
+    private final List<Clique> watched = new ArrayList<>();
+    private final ReferenceQueue<CpuCommunicator> dropped = new ReferenceQueue<>();
+    private Thread thread;
+
+    Watchdog(Scheduler scheduler) {
+        this.scheduler = scheduler;
+    }
+
+    /** A communicator's trace of where it was made, until it is closed. */
+    static final class Creation extends PhantomReference<CpuCommunicator> {
+        private final Member member;
+        private final Throwable place;
+
+        private Creation(
+                CpuCommunicator communicator,
+                Member member,
+                Throwable place,
+                ReferenceQueue<CpuCommunicator> queue) {
+            super(communicator, queue);
+            this.member = member;
+            this.place = place;
+        }
+    }
+
+    // ---- lock held
+
+    /** Watches for a communicator that is dropped without being closed. */
+    Creation creation(CpuCommunicator communicator, Member member, Throwable place) {
+        return new Creation(communicator, member, place, dropped);
+    }
+
+    void watch(Clique clique) {
+        watched.add(clique);
+        if (thread == null) {
+            thread = Thread.ofPlatform().daemon().name("nccl4j-cpu-watchdog").unstarted(this::run);
+            scheduler.defer(new Start(thread));
+        } else {
+            scheduler.defer(new WakeUp(thread));
+        }
+    }
+
+    /** A communicator may need no more watching. */
+    void changed() {
+        if (thread != null && watched.removeIf(Clique::isOver) && watched.isEmpty()) {
+            scheduler.defer(new WakeUp(thread));
+        }
+    }
+
+    private long tickNanos() {
+        long shortest = LONGEST_TICK_NANOS;
+        for (Clique clique : watched) {
+            shortest = Math.min(shortest, clique.timeoutNanos / TICKS_PER_TIMEOUT);
+        }
+        return Math.max(SHORTEST_TICK_NANOS, shortest);
+    }
+
+    private void look() {
+        lookForLeaks();
+        long now = System.nanoTime();
+        for (int i = watched.size() - 1; i >= 0; i--) {
+            Clique clique = watched.get(i);
+            if (clique.isOver()) {
+                watched.remove(i);
+            } else if (clique.cause == null) {
+                look(clique, now);
+            }
+        }
+    }
+
+    private void look(Clique clique, long now) {
+        SlotRing collectives = clique.collectives();
+        for (long number = collectives.base(); number < collectives.end(); number++) {
+            Match match = collectives.at(number);
+            if (match.host != null
+                    && !match.complete
+                    && now - match.host.sinceNanos() >= clique.timeoutNanos) {
+                scheduler.fail(clique, Wording.timeout(match.host));
+                return;
+            }
+        }
+        for (Member member : clique.members) {
+            for (Batch batch = member.oldest; batch != null; batch = batch.newer) {
+                if (isOverdue(batch, now)) {
+                    scheduler.fail(clique, Wording.timeout(batch));
+                    return;
+                }
+            }
+        }
+    }
+
+    private static boolean isOverdue(Batch batch, long now) {
+        for (int i = 0; i < batch.streams.size(); i++) {
+            CpuStream stream = batch.streams.get(i);
+            if (stream.headSubject() != batch) {
+                continue;
+            }
+            if (stream.watchedTicket != stream.completed()) {
+                stream.watchedTicket = stream.completed();
+                stream.watchedSinceNanos = now;
+            } else if (now - stream.watchedSinceNanos >= batch.member.clique.timeoutNanos) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private void lookForLeaks() {
+        for (Object reference = dropped.poll(); reference != null; reference = dropped.poll()) {
+            Creation creation = (Creation) reference;
+            Member member = creation.member;
+            if (!member.closed && !member.clique.aborted) {
+                member.leaked = true;
+                scheduler.defer(new LeakLog(member.describe(), creation.place));
+            }
+        }
+    }
+
+    // ---- without the lock
+
+    private void run() {
+        while (true) {
+            Chore chores;
+            long tickNanos;
+            boolean over;
+            synchronized (scheduler) {
+                look();
+                tickNanos = tickNanos();
+                over = watched.isEmpty();
+                if (over) {
+                    thread = null;
+                }
+                chores = scheduler.takeChores(0);
+            }
+            scheduler.workers().perform(chores);
+            if (over) {
+                return;
+            }
+            LockSupport.parkNanos(this, tickNanos);
+        }
+    }
+
+    private static final class Start extends Chore {
+        private final Thread thread;
+
+        Start(Thread thread) {
+            this.thread = thread;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            thread.start();
+            return null;
+        }
+    }
+
+    private static final class WakeUp extends Chore {
+        private final Thread thread;
+
+        WakeUp(Thread thread) {
+            this.thread = thread;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            LockSupport.unpark(thread);
+            return null;
+        }
+    }
+
+    private static final class LeakLog extends Chore {
+        private final String what;
+        private final Throwable place;
+
+        LeakLog(String what, Throwable place) {
+            this.what = what;
+            this.place = place;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    what
+                            + " was dropped without close(); it was made here; close communicators"
+                            + " when their work is done",
+                    place);
+            return null;
+        }
+    }
+}

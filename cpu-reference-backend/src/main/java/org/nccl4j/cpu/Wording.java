@@ -1,0 +1,427 @@
+package org.nccl4j.cpu;
+
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.StringJoiner;
+import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.CommunicatorAbortedException;
+import org.nccl4j.collectives.MismatchException;
+import org.nccl4j.collectives.RankFailedException;
+import org.nccl4j.collectives.ReduceOp;
+
+/** Words for what happened, for exceptions and logs. Needs the scheduler's lock. */
+final class Wording {
+    private Wording() {}
+
+    static String time(Duration duration) {
+        return duration.toString().substring(2).toLowerCase(Locale.ROOT);
+    }
+
+    /** An operation's name and number. */
+    static String name(Match match) {
+        return match.isPair()
+                ? "send/recv #"
+                        + match.number
+                        + " from rank "
+                        + match.senderRank
+                        + " to rank "
+                        + match.receiverRank
+                : match.first.kind.operation() + " #" + match.number;
+    }
+
+    private static String name(OperationKind kind, long number, int peer) {
+        if (kind == null) {
+            return "nothing";
+        }
+        if (kind != OperationKind.SEND_RECV) {
+            return kind.operation() + " #" + number;
+        }
+        return peer >= 0
+                ? "send #" + number + " to rank " + peer
+                : "recv #" + number + " from rank " + ~peer;
+    }
+
+    /** What a rank called. */
+    static String call(Part part) {
+        StringBuilder text = new StringBuilder();
+        if (part.kind == OperationKind.SEND_RECV) {
+            text.append(part.sender ? "send" : "recv");
+        } else {
+            text.append(part.kind.operation());
+        }
+        StringJoiner arguments = new StringJoiner(", ", "(", ")");
+        switch (part.kind) {
+            case BARRIER, SPLIT, EXCHANGE_COUNTS -> {
+                return text.append("()").toString();
+            }
+            case ALL_GATHER_V -> arguments.add("counts " + counts(part.recvLayout));
+            case REDUCE_SCATTER_V -> arguments.add("counts " + counts(part.sendLayout));
+            case ALL_TO_ALL_V ->
+                    arguments.add(
+                            "send counts "
+                                    + counts(part.sendLayout)
+                                    + ", receive counts "
+                                    + counts(part.recvLayout));
+            default -> arguments.add("count " + part.countElements);
+        }
+        arguments.add(part.type.toString());
+        if (part.reduction != null) {
+            arguments.add(
+                    part.reduction instanceof ReduceOp.PreMulSum
+                            ? "preMulSum"
+                            : part.reduction.toString());
+        }
+        if (part.kind == OperationKind.SEND_RECV) {
+            arguments.add((part.sender ? "to rank " : "from rank ") + part.root);
+        } else if (part.root >= 0) {
+            arguments.add("root " + part.root);
+        }
+        return text.append(arguments).toString();
+    }
+
+    private static String counts(BlockLayout layout) {
+        return Arrays.toString(layout.countsElements());
+    }
+
+    static MismatchException mismatch(Match match, int rank, Part part) {
+        int size = match.clique.size;
+        String calls =
+                "rank "
+                        + match.firstRank
+                        + "/"
+                        + size
+                        + " called "
+                        + call(match.first)
+                        + ", rank "
+                        + rank
+                        + "/"
+                        + size
+                        + " called "
+                        + call(part);
+        String where = "communicator '" + match.clique.name + "': ";
+        return new MismatchException(
+                match.isPair()
+                        ? where
+                                + "the two sides of "
+                                + name(match)
+                                + " disagree: "
+                                + calls
+                                + "; send and receive the same count and type, in the same order,"
+                                + " and create a new communicator"
+                        : where
+                                + "ranks disagree about collective #"
+                                + match.number
+                                + ": "
+                                + calls
+                                + "; make the same calls in the same order on every rank and create"
+                                + " a new communicator");
+    }
+
+    static MismatchException pairMismatch(Match match, int from, int to, long sent, long expected) {
+        return new MismatchException(
+                "communicator '"
+                        + match.clique.name
+                        + "': ranks disagree about "
+                        + name(match)
+                        + ": rank "
+                        + from
+                        + " sends "
+                        + sent
+                        + " elements to rank "
+                        + to
+                        + ", rank "
+                        + to
+                        + " expects "
+                        + expected
+                        + "; make the plans from exchangeCounts and create a new communicator");
+    }
+
+    static RankFailedException closedPeer(Match match, int rank) {
+        StringJoiner waiting = new StringJoiner(", ");
+        for (int participant = 0; participant < match.participants(); participant++) {
+            if (match.isPostedBy(participant)) {
+                waiting.add(String.valueOf(match.rank(participant)));
+            }
+        }
+        return new RankFailedException(
+                rank,
+                "rank "
+                        + rank
+                        + "/"
+                        + match.clique.size
+                        + " closed its communicator '"
+                        + match.clique.name
+                        + "' before joining "
+                        + name(match)
+                        + ", which rank "
+                        + waiting
+                        + " called; close a communicator when its last operation is complete on"
+                        + " every rank",
+                null);
+    }
+
+    static RankFailedException broke(Match match, int participant, Throwable failure) {
+        int culprit = Math.max(0, participant);
+        boolean closed = false;
+        for (int i = 0; i < match.participants(); i++) {
+            if (isClosed(match.send(i)) || isClosed(match.recv(i))) {
+                culprit = i;
+                closed = true;
+            }
+        }
+        int rank = match.rank(culprit);
+        return new RankFailedException(
+                rank,
+                "rank "
+                        + rank
+                        + "/"
+                        + match.clique.size
+                        + " of communicator '"
+                        + match.clique.name
+                        + "' broke in "
+                        + name(match)
+                        + (closed
+                                ? ": the arena of its buffer was closed before the operation was"
+                                        + " complete; keep it open until the stream is synchronized"
+                                : ": engine '" + match.clique.engine.name() + "' threw " + failure)
+                        + "; create a new communicator",
+                failure);
+    }
+
+    private static boolean isClosed(MemorySegment segment) {
+        return segment != null && !segment.scope().isAlive();
+    }
+
+    static CommunicatorAbortedException aborted(Member member) {
+        return new CommunicatorAbortedException(
+                "rank "
+                        + member.rank
+                        + "/"
+                        + member.clique.size
+                        + " aborted communicator '"
+                        + member.clique.name
+                        + "' after "
+                        + name(
+                                member.lastEnqueued,
+                                member.lastEnqueuedNumber,
+                                member.lastEnqueuedPeer)
+                        + "; its unfinished work was given up on every rank; create a new"
+                        + " communicator");
+    }
+
+    static CollectiveTimeoutException timeout(Batch batch) {
+        Part part = firstUnfinished(batch);
+        Clique clique = batch.member.clique;
+        return new CollectiveTimeoutException(
+                call(part)
+                        + ", #"
+                        + part.number
+                        + " of communicator '"
+                        + clique.name
+                        + "', was not done on rank "
+                        + batch.member.rank
+                        + "/"
+                        + clique.size
+                        + " within "
+                        + time(clique.config.operationTimeout())
+                        + ": "
+                        + progress(batch, part)
+                        + hint(batch, part)
+                        + "; create a new communicator",
+                true);
+    }
+
+    static CollectiveTimeoutException timeout(HostCall call) {
+        Clique clique = call.clique();
+        Match match = clique.collectives().at(call.number());
+        return new CollectiveTimeoutException(
+                name(match)
+                        + " of communicator '"
+                        + clique.name
+                        + "' was not done within "
+                        + time(clique.config.operationTimeout())
+                        + ": "
+                        + joined(match)
+                        + "; create a new communicator",
+                true);
+    }
+
+    private static Part firstUnfinished(Batch batch) {
+        for (Part part : batch.parts) {
+            if (!part.ended) {
+                return part;
+            }
+        }
+        return batch.parts.getFirst();
+    }
+
+    private static String progress(Batch batch, Part part) {
+        if (!batch.started) {
+            if (batch.streamsAhead > 0) {
+                return "its group does not head all its streams: " + otherStreams(batch);
+            }
+            return "it waits for " + batch.after.kind().operation() + " #" + batch.after.number();
+        }
+        if (part.match.joined) {
+            return "all its ranks have joined and its data is still being moved";
+        }
+        return joined(part.match);
+    }
+
+    private static String otherStreams(Batch batch) {
+        StringJoiner others = new StringJoiner("; ");
+        for (CpuStream stream : batch.streams) {
+            if (stream.headSubject() != batch) {
+                others.add(stream + ": " + head(stream));
+            }
+        }
+        return others.toString();
+    }
+
+    /** Who has joined and what the others are doing. */
+    private static String joined(Match match) {
+        StringJoiner here = new StringJoiner(", ");
+        StringJoiner absent = new StringJoiner("; ");
+        here.setEmptyValue("no rank");
+        for (int participant = 0; participant < match.participants(); participant++) {
+            Member member = match.clique.members[match.rank(participant)];
+            Part part = match.part(participant);
+            if (match.host != null ? match.isPostedBy(participant) : part != null && part.arrived) {
+                here.add("rank " + member.rank);
+            } else if (part != null) {
+                absent.add(
+                        "rank "
+                                + member.rank
+                                + " has called it, but "
+                                + part.stream
+                                + " has not come to it: "
+                                + head(part.stream));
+            } else {
+                absent.add("rank " + member.rank + " has not called it and " + state(member));
+            }
+        }
+        return here + " joined; " + absent;
+    }
+
+    /** What a rank called last and what it waits for. */
+    static String state(Member member) {
+        if (member.closed) {
+            return "has closed";
+        }
+        if (member.lastEnqueued == null) {
+            return "has called nothing";
+        }
+        String last =
+                "last called "
+                        + name(
+                                member.lastEnqueued,
+                                member.lastEnqueuedNumber,
+                                member.lastEnqueuedPeer);
+        if (member.isIdle()) {
+            return last + ", which is complete";
+        }
+        Part waiting = firstUnfinished(member.oldest);
+        return last
+                + " and waits for "
+                + name(waiting.kind, waiting.number, waiting.sender ? waiting.root : ~waiting.root);
+    }
+
+    /** Two ranks that send to each other first and receive later wait for each other. */
+    private static String hint(Batch batch, Part part) {
+        if (part.kind != OperationKind.SEND_RECV || part.match == null || part.match.joined) {
+            return "";
+        }
+        Member peer = batch.member.clique.members[part.root];
+        if (peer.isIdle()) {
+            return "";
+        }
+        Part other = firstUnfinished(peer.oldest);
+        boolean crosswise =
+                other.kind == OperationKind.SEND_RECV
+                        && other.root == batch.member.rank
+                        && other.sender == part.sender;
+        return crosswise
+                ? "; both "
+                        + (part.sender ? "send" : "receive")
+                        + " first: put send and recv in one Backend.group or use sendRecv"
+                : "";
+    }
+
+    /** What a stream waits for. */
+    static String head(CpuStream stream) {
+        if (stream.isEmpty()) {
+            return "it has nothing to do";
+        }
+        return switch (stream.headKind()) {
+            case RECORD -> "an event is to be recorded";
+            case WAIT ->
+                    "it waits for an event of "
+                            + stream.headSubject()
+                            + " ("
+                            + innerHead((CpuStream) stream.headSubject())
+                            + ")";
+            case LOCAL -> "a " + ((LocalWork) stream.headSubject()).describe() + " is running";
+            case BATCH -> {
+                Batch batch = (Batch) stream.headSubject();
+                Part part = firstUnfinished(batch);
+                yield call(part)
+                        + ", #"
+                        + part.number
+                        + " of communicator '"
+                        + batch.member.clique.name
+                        + "' on rank "
+                        + batch.member.rank
+                        + "/"
+                        + batch.member.clique.size
+                        + ": "
+                        + (batch.started && part.match != null
+                                ? progress(batch, part)
+                                : "it has not started");
+            }
+        };
+    }
+
+    /** One step only, because streams may wait for one another in circles. */
+    private static String innerHead(CpuStream stream) {
+        return stream.isEmpty()
+                ? "which has nothing to do"
+                : switch (stream.headKind()) {
+                    case RECORD -> "where an event is to be recorded";
+                    case WAIT -> "which waits for another event";
+                    case LOCAL ->
+                            "where a "
+                                    + ((LocalWork) stream.headSubject()).describe()
+                                    + " is running";
+                    case BATCH -> {
+                        Part part = firstUnfinished((Batch) stream.headSubject());
+                        yield "where "
+                                + name(part.kind, part.number, part.sender ? part.root : ~part.root)
+                                + " is not done";
+                    }
+                };
+    }
+
+    /** A line per rank, for the log. */
+    static String table(Clique clique) {
+        StringBuilder table = new StringBuilder();
+        for (Member member : clique.members) {
+            table.append(System.lineSeparator())
+                    .append("  rank ")
+                    .append(member.rank)
+                    .append(" on device ")
+                    .append(member.device.ordinal())
+                    .append(": ")
+                    .append(state(member))
+                    .append("; last completed ")
+                    .append(
+                            name(
+                                    member.lastCompleted,
+                                    member.lastCompletedNumber,
+                                    member.lastCompletedPeer));
+        }
+        return table.toString();
+    }
+}
