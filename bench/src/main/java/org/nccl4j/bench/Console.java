@@ -53,4 +53,10 @@ final class Console {
         err.print(line + "\n");
         err.flush();
     }
+
+    /** Writes part of a line to standard error, for progress that rewrites itself. */
+    void errPart(String text) {
+        err.print(text);
+        err.flush();
+    }
 }

@@ -20,6 +20,8 @@ enum ExitCode {
     FAILED(7, "wrong elements, or average bus bandwidth below NCCL_TESTS_MIN_BW"),
     /** Interrupted by Ctrl-C. */
     INTERRUPTED(130, "interrupted (Ctrl-C)"),
+    /** Standard output was closed, say by {@code head}: what SIGPIPE gives a program in C. */
+    OUTPUT_CLOSED(141, "standard output was closed"),
     /** The command line was refused. */
     ARGUMENTS(255, "the command line was refused");
 

@@ -50,7 +50,6 @@ final class Sweep {
     Sweep(
             Backend backend,
             BenchOptions options,
-            BenchOptions.Sweep sizes,
             List<Series> series,
             List<BenchRank> ranks,
             AllToAllVTraffic traffic,
@@ -59,7 +58,7 @@ final class Sweep {
             RunReport report) {
         this.backend = backend;
         this.options = options;
-        this.sizes = sizes;
+        this.sizes = options.sweep();
         this.series = series;
         this.ranks = ranks;
         this.threads = options.layout().threads();

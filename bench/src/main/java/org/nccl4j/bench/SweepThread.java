@@ -197,12 +197,11 @@ final class SweepThread {
     private OptionalLong check(
             RowPlan plan, Placement placement, OperationRecorder.Prepared single)
             throws InterruptedException {
-        if (checkRounds == 0) {
+        if (checkRounds == 0
+                || (placement == Placement.IN_PLACE && !sweep.options.program().checksInPlace())) {
             return OptionalLong.empty();
         }
         long wrong = 0;
-        boolean comparable =
-                placement == Placement.OUT_OF_PLACE || sweep.options.program().checksInPlace();
         for (int round = 0; round < checkRounds; round++) {
             if (isFirst()) {
                 sweep.fillForCheck(plan, placement, repetition);
@@ -211,17 +210,17 @@ final class SweepThread {
             enqueue(single);
             complete();
             sweep.meet();
-            if (isFirst() && comparable) {
+            if (isFirst()) {
                 for (long ofRank : sweep.wrongElements(plan, placement, repetition)) {
                     wrong += ofRank;
                 }
             }
             sweep.meet();
-            if (comparable && sweep.anyWrong()) {
+            if (sweep.anyWrong()) {
                 break;
             }
         }
-        return comparable ? OptionalLong.of(wrong) : OptionalLong.empty();
+        return OptionalLong.of(wrong);
     }
 
     /** Issues an operation and does after it what -z asks for. */

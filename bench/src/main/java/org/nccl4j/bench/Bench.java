@@ -1,0 +1,168 @@
+package org.nccl4j.bench;
+
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Function;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Backends;
+import org.nccl4j.collectives.Capabilities;
+import org.nccl4j.collectives.CollectiveException;
+
+/**
+ * The {@code bench} command.
+ *
+ * <p>Thread safety: {@link #run} by one thread, once; {@link #interrupt} by any other at any time.
+ */
+public final class Bench {
+
+    /** Set by the launcher if standard error is a terminal. */
+    private static final String TERMINAL = "nccl4j.bench.terminal";
+
+    /** Kept, because a logger that nobody holds forgets its level. */
+    private static final Logger LOGGER = Logger.getLogger("org.nccl4j");
+
+    private final Console console;
+    private final BenchEnvironment environment;
+    private final Function<String, String> properties;
+    private final Function<String, Backend> backends;
+    private volatile BenchRun running;
+    private volatile boolean ended;
+
+    /**
+     * @param properties system properties by name; null where one is not set
+     * @param backends the backend that a value of --backend stands for
+     */
+    Bench(
+            Console console,
+            Map<String, String> environment,
+            Function<String, String> properties,
+            Function<String, Backend> backends) {
+        this.console = console;
+        this.environment = new BenchEnvironment(environment);
+        this.properties = properties;
+        this.backends = backends;
+    }
+
+    /**
+     * Runs the command and exits with its code.
+     *
+     * @param args the program and its options
+     */
+    public static void main(String[] args) {
+        quietLogs();
+        Bench bench =
+                new Bench(
+                        Console.standard(), System.getenv(), System::getProperty, Bench::backend);
+        Runtime.getRuntime()
+                .addShutdownHook(
+                        new Thread(
+                                () -> {
+                                    if (bench.interrupt()) {
+                                        Runtime.getRuntime()
+                                                .halt(ExitCode.INTERRUPTED.status());
+                                    }
+                                },
+                                "nccl4j-bench-interrupt"));
+        System.exit(bench.run(List.of(args)).status());
+    }
+
+    /** Leaves what is informative to those who ask for it: a table is not read among log lines. */
+    private static void quietLogs() {
+        if (System.getProperty("java.util.logging.config.file") == null) {
+            LOGGER.setLevel(Level.WARNING);
+        }
+    }
+
+    private static Backend backend(String name) {
+        return name.equals(BenchOptions.AUTO) ? Backends.preferred() : Backends.named(name);
+    }
+
+    /**
+     * Runs the command.
+     *
+     * @param arguments the program and its options
+     */
+    ExitCode run(List<String> arguments) {
+        try {
+            return start(arguments);
+        } catch (CollectiveException unavailable) {
+            console.err("bench: " + unavailable.getMessage());
+            return ExitCode.UNSUPPORTED;
+        } catch (UncheckedIOException closed) {
+            // Nobody reads on: there is nobody to tell.
+            return ExitCode.OUTPUT_CLOSED;
+        } catch (RuntimeException | Error unexpected) {
+            StringWriter trace = new StringWriter();
+            unexpected.printStackTrace(new PrintWriter(trace));
+            console.err("bench: this is a bug in bench or its backend: " + trace);
+            return ExitCode.INTERNAL;
+        } finally {
+            ended = true;
+        }
+    }
+
+    private ExitCode start(List<String> arguments) {
+        Optional<Corruption> corruption;
+        try {
+            corruption = Corruption.parse(properties.apply(Corruption.PROPERTY));
+        } catch (IllegalArgumentException malformed) {
+            console.err("bench: " + malformed.getMessage());
+            return ExitCode.ARGUMENTS;
+        }
+        Map<String, Backend> found = new HashMap<>();
+        Function<String, Backend> once = name -> found.computeIfAbsent(name, backends);
+        CommandLine.Outcome outcome =
+                CommandLine.parse(arguments, name -> facts(once.apply(name)), console);
+        return switch (outcome) {
+            case CommandLine.Exit exit -> exit.code();
+            case CommandLine.Run run -> {
+                Backend backend = once.apply(run.options().backend());
+                BenchRun started =
+                        new BenchRun(
+                                console,
+                                environment,
+                                run.options(),
+                                backend,
+                                facts(backend),
+                                corruption,
+                                properties.apply(TERMINAL) != null);
+                running = started;
+                yield started.run();
+            }
+        };
+    }
+
+    private static BackendFacts facts(Backend backend) {
+        Capabilities capabilities = backend.capabilities();
+        // The version codes are NCCL's; a backend without NCCL has none.
+        return new BackendFacts(
+                backend.name(), 0, 0, capabilities.capture(), capabilities.registration());
+    }
+
+    /**
+     * Ends the run at once, see {@link BenchRun#interrupt}.
+     *
+     * @return false if there is nothing left to end
+     */
+    boolean interrupt() {
+        if (ended) {
+            return false;
+        }
+        BenchRun interrupted = running;
+        try {
+            return interrupted == null || interrupted.interrupt();
+        } catch (UncheckedIOException closed) {
+            return true;
+        } catch (InterruptedException alreadyEnding) {
+            Thread.currentThread().interrupt();
+            return true;
+        }
+    }
+}

@@ -1,0 +1,403 @@
+package org.nccl4j.bench;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletionService;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorCompletionService;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Capabilities;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.NativeCallException;
+import org.nccl4j.collectives.UnsupportedException;
+import org.nccl4j.collectives.WaitInterruptedException;
+
+/**
+ * One run of a program on a backend, from the first line to the exit code.
+ *
+ * <p>Thread safety: {@link #run} by one thread, once; {@link #interrupt} by any other at any time.
+ */
+final class BenchRun {
+
+    /** How long a run that failed waits for its work to be given up, and for its threads. */
+    private static final Duration GIVE_UP = Duration.ofSeconds(10);
+
+    /** How long an interrupted run waits for its communicators to close, which ends a trace. */
+    private static final Duration CLOSING = Duration.ofSeconds(2);
+
+    /** Completion is given up after -T; an operation itself a little later, if nobody waits. */
+    private static final Duration BEYOND_TIMEOUT = Duration.ofSeconds(5);
+
+    private final Console console;
+    private final BenchEnvironment environment;
+    private final BenchOptions options;
+    private final Backend backend;
+    private final BackendFacts facts;
+    private final Optional<Corruption> corruption;
+    private final boolean terminal;
+    private final CommunicatorConfig config;
+    private final CountDownLatch over = new CountDownLatch(1);
+
+    private volatile Thread runner;
+    private volatile RunReport report;
+    private volatile RankSet rankSet;
+
+    /**
+     * @param terminal whether standard error is one, for progress
+     */
+    BenchRun(
+            Console console,
+            BenchEnvironment environment,
+            BenchOptions options,
+            Backend backend,
+            BackendFacts facts,
+            Optional<Corruption> corruption,
+            boolean terminal) {
+        this.console = console;
+        this.environment = environment;
+        this.options = options;
+        this.backend = backend;
+        this.facts = facts;
+        this.corruption = corruption;
+        this.terminal = terminal;
+        this.config = config(options);
+    }
+
+    private static CommunicatorConfig config(BenchOptions options) {
+        CommunicatorConfig config = CommunicatorConfig.defaults();
+        int seconds = options.timing().timeoutSeconds();
+        if (seconds > 0) {
+            config = config.withOperationTimeout(Duration.ofSeconds(seconds).plus(BEYOND_TIMEOUT));
+        }
+        return options.output().traceFile().map(Path::of).map(config::withTraceFile).orElse(config);
+    }
+
+    /**
+     * Runs.
+     *
+     * @throws UncheckedIOException if standard output was closed
+     */
+    ExitCode run() {
+        runner = Thread.currentThread();
+        FailureReport failures =
+                new FailureReport(console, hostname(), ProcessHandle.current().pid());
+        try {
+            ExitCode code = runToVerdict(failures);
+            if (code == ExitCode.FAILED) {
+                failures.where(here(new Throwable()));
+            }
+            return code;
+        } catch (BenchFailure failed) {
+            if (!end()) {
+                return ExitCode.INTERRUPTED;
+            }
+            console.out(failed.getMessage());
+            failures.where(here(failed));
+            return failed.code();
+        } catch (CollectiveException failed) {
+            return end() ? failed(failures, failed) : ExitCode.INTERRUPTED;
+        } catch (InterruptedException interrupted) {
+            end();
+            return ExitCode.INTERRUPTED;
+        } finally {
+            end();
+            over.countDown();
+        }
+    }
+
+    /**
+     * Ends the run at once: prints the footer of what has run and ends the JSON file, then makes
+     * the run give up. For a shutdown hook: it does not wait for the run, except for a moment if a
+     * trace is to be written to its end.
+     *
+     * @return false if the run had come to its own end already
+     */
+    boolean interrupt() throws InterruptedException {
+        RunReport ending = report;
+        if (ending != null && !ending.interrupt()) {
+            return false;
+        }
+        Thread running = runner;
+        if (running != null) {
+            running.interrupt();
+            if (options.output().traceFile().isPresent()
+                    && !over.await(CLOSING.toMillis(), TimeUnit.MILLISECONDS)) {
+                console.err("bench: interrupted; the trace may lack its last lines");
+            }
+        }
+        return true;
+    }
+
+    /** Ends the report of a run that has no footer; false if it had ended already. */
+    private boolean end() {
+        RunReport ending = report;
+        return ending == null || ending.fail();
+    }
+
+    private ExitCode failed(FailureReport failures, CollectiveException failed) {
+        StackTraceElement at = here(failed);
+        console.err("bench: " + failed.getMessage());
+        return switch (failed) {
+            case CollectiveTimeoutException timeout -> {
+                int seconds = options.timing().timeoutSeconds();
+                int shown = seconds > 0 ? seconds : (int) config.operationTimeout().toSeconds();
+                failures.timedOut(shown, at);
+                yield ExitCode.TIMEOUT;
+            }
+            case NativeCallException call when call.function().startsWith("cuda") -> {
+                failures.failed("CUDA", call.getMessage(), at);
+                yield ExitCode.CUDA;
+            }
+            case NativeCallException call -> {
+                failures.failed("NCCL", call.getMessage() + " / " + call.lastErrorText(), at);
+                yield ExitCode.BACKEND;
+            }
+            case UnsupportedException unsupported -> {
+                failures.failed(backend.name(), unsupported.getMessage(), at);
+                yield ExitCode.UNSUPPORTED;
+            }
+            case WaitInterruptedException interrupted -> ExitCode.INTERRUPTED;
+            default -> {
+                failures.failed(backend.name(), failed.getMessage(), at);
+                yield ExitCode.BACKEND;
+            }
+        };
+    }
+
+    /** The innermost place in the benchmark that a failure came through. */
+    private static StackTraceElement here(Throwable failed) {
+        return Arrays.stream(failed.getStackTrace())
+                .filter(frame -> frame.getClassName().startsWith(BenchRun.class.getPackageName()))
+                .findFirst()
+                .orElseGet(() -> new Throwable().getStackTrace()[0]);
+    }
+
+    private ExitCode runToVerdict(FailureReport failures) throws InterruptedException {
+        Optional<JsonReport> json =
+                options.output()
+                        .jsonFile()
+                        .flatMap(path ->
+                                JsonReport.open(path, Clock.systemDefaultZone(), console));
+        TableReport table = new TableReport(console, options);
+        int gpusPerThread = gpusPerThread();
+        int first = environment.firstDevice().orElse(0);
+        long rankCount = (long) options.layout().threads() * gpusPerThread;
+        int devicesThere = backend.deviceLimit();
+        boolean enough = first >= 0 && first + rankCount <= devicesThere;
+        List<Series> series = series(enough ? (int) rankCount : 1);
+        report =
+                new RunReport(
+                        console,
+                        options,
+                        table,
+                        json,
+                        environment.expectedBusBwGBps(),
+                        () -> rankSet.memory(),
+                        new Progress(
+                                console,
+                                terminal,
+                                options.sweep(),
+                                series.size(),
+                                System::nanoTime));
+        json.ifPresent(file ->
+                file.start(options.commandLine(), environment.reported(), facts));
+        table.start(facts, gpusPerThread);
+        if (!enough) {
+            end();
+            long needed = Math.min(Integer.MAX_VALUE, first + rankCount);
+            failures.tooFewDevices((int) needed, devicesThere);
+            return ExitCode.UNSUPPORTED;
+        }
+        List<Device> devices =
+                IntStream.range(first, first + (int) rankCount)
+                        .mapToObj(backend::device)
+                        .toList();
+        List<DeviceLine> lines = lines(devices);
+        table.devices(lines);
+        json.ifPresent(file -> file.config(options, gpusPerThread, lines));
+        advise(devices.size());
+        MemoryNeed need =
+                new MemoryNeed(options.sweep(), options.work().unalignElements(), devices);
+        Optional<String> refusal = need.refusal();
+        if (refusal.isPresent()) {
+            end();
+            console.err(refusal.get());
+            return ExitCode.UNSUPPORTED;
+        }
+        try (AllCores cores = new AllCores();
+                RankSet set = new RankSet(backend, devices)) {
+            rankSet = set;
+            set.connect(config, options.layout().parallelInit());
+            int timed = options.timing().perIteration() ? options.timing().iterations() : 0;
+            List<BenchRank> ranks = set.allocate(need.bufferBytes(), timed);
+            report.start();
+            run(
+                    new Sweep(
+                            backend,
+                            options,
+                            series,
+                            ranks,
+                            traffic(devices.size()),
+                            new BufferData(cores),
+                            corruption,
+                            report));
+            return report.finish();
+        }
+    }
+
+    private int gpusPerThread() {
+        boolean launched = environment.launcherVariable().isPresent();
+        return options.layout().gpusPerThread(backend.devices().size(), launched);
+    }
+
+    /** The sweeps; where all types or reductions were asked for, those that the backend has. */
+    private List<Series> series(int ranks) {
+        BenchOptions.Work work = options.work();
+        List<Series> series =
+                options.program().series(work.types(), work.ops(), work.root(), ranks);
+        if (work.types().size() == 1 && work.ops().size() == 1) {
+            return series;
+        }
+        Capabilities capabilities = backend.capabilities();
+        return series.stream()
+                .filter(each -> {
+                    DataType type = each.type().dataType();
+                    return options.program().reduces()
+                            ? capabilities.supports(type, each.op().reduceOp(type, 0))
+                            : capabilities.types().contains(type);
+                })
+                .toList();
+    }
+
+    private static List<DeviceLine> lines(List<Device> devices) {
+        long pid = ProcessHandle.current().pid();
+        String host = hostname();
+        return IntStream.range(0, devices.size())
+                .mapToObj(rank -> {
+                    Device device = devices.get(rank);
+                    return new DeviceLine(
+                            rank, 0, pid, host, device.ordinal(), device.busId(), device.name());
+                })
+                .toList();
+    }
+
+    /** What a user may not expect, on standard error. */
+    private void advise(int ranks) {
+        environment
+                .launcherVariable()
+                .ifPresent(name ->
+                        console.err(
+                                "bench: "
+                                        + name
+                                        + " is set, but bench runs in one process: each process"
+                                        + " that a launcher starts measures alone"));
+        for (String name : List.of("NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK")) {
+            if (environment.variables().containsKey(name)) {
+                console.err("bench: " + name + " splits processes, and there is one; ignored");
+            }
+        }
+        Program program = options.program();
+        if (ranks == 1 && (program.busFactor(1) == 0 || program == Program.HYPERCUBE)) {
+            console.err("bench: with one rank no data crosses a link, so busbw is 0");
+        }
+    }
+
+    private AllToAllVTraffic traffic(int ranks) {
+        if (options.program() != Program.ALLTOALLV) {
+            return null;
+        }
+        AllToAllVTraffic traffic = AllToAllVTraffic.of(environment.variables());
+        traffic.check(ranks, options.sweep());
+        return traffic;
+    }
+
+    /** Runs the threads of a sweep. The first failure stops all and is thrown. */
+    private void run(Sweep sweep) throws InterruptedException {
+        ExecutorService threads =
+                Executors.newFixedThreadPool(
+                        sweep.threads,
+                        Thread.ofPlatform().daemon().name("nccl4j-bench-", 0).factory());
+        try {
+            CompletionService<Void> completion = new ExecutorCompletionService<>(threads);
+            for (int number = 0; number < sweep.threads; number++) {
+                SweepThread thread = new SweepThread(sweep, number);
+                completion.submit(() -> {
+                    thread.run();
+                    return null;
+                });
+            }
+            for (int number = 0; number < sweep.threads; number++) {
+                completion.take().get();
+            }
+        } catch (ExecutionException failed) {
+            giveUp(threads, failed.getCause());
+            switch (failed.getCause()) {
+                case RuntimeException cause -> throw cause;
+                case Error cause -> throw cause;
+                case InterruptedException cause -> throw cause;
+                default -> throw new IllegalStateException(failed.getCause());
+            }
+        } catch (InterruptedException interrupted) {
+            giveUp(threads, interrupted);
+            throw interrupted;
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    /** Stops threads that wait for each other or for work that will not end. */
+    private void giveUp(ExecutorService threads, Throwable cause) {
+        threads.shutdownNow();
+        // Aborted before the threads are waited for: abort releases those inside the backend.
+        for (Communicator communicator : rankSet.communicators()) {
+            try {
+                communicator.abort(GIVE_UP);
+            } catch (CollectiveException aborting) {
+                cause.addSuppressed(aborting);
+            }
+        }
+        try {
+            if (!threads.awaitTermination(GIVE_UP.toSeconds(), TimeUnit.SECONDS)) {
+                console.err("bench: a thread is still inside the backend; exiting without it");
+            }
+        } catch (InterruptedException interrupted) {
+            cause.addSuppressed(interrupted);
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** The host's name without its domain. */
+    private static String hostname() {
+        String name;
+        try {
+            // Without the kernel's word a resolver is asked, which can take seconds.
+            Path kernel = Path.of("/proc/sys/kernel/hostname");
+            name =
+                    Files.isReadable(kernel)
+                            ? Files.readString(kernel).trim()
+                            : InetAddress.getLocalHost().getHostName();
+        } catch (IOException unknown) {
+            name = "localhost";
+        }
+        int dot = name.indexOf('.');
+        return dot > 0 ? name.substring(0, dot) : name;
+    }
+}

@@ -1,0 +1,176 @@
+package org.nccl4j.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
+
+/**
+ * What a run shows: rows as they come, then one end: a verdict, a failure, or the footer of an
+ * interrupted run. After the end nothing is shown any more.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+final class RunReport {
+
+    /** How long an interrupted run waits for a row that is just being printed. */
+    private static final long ROW_SECONDS = 2;
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Console console;
+    private final BenchOptions options;
+    private final TableReport table;
+    private final Optional<JsonReport> json;
+    private final OptionalDouble expectedBusBwGBps;
+    private final Supplier<MemoryUsage> memory;
+    private final Progress progress;
+    private final BusBandwidthMean mean = new BusBandwidthMean();
+    private final List<String> summaries = new ArrayList<>();
+    private long outOfBounds;
+    private boolean started;
+    private boolean ended;
+
+    /**
+     * @param memory what -M reports, asked at the end if it is on
+     */
+    RunReport(
+            Console console,
+            BenchOptions options,
+            TableReport table,
+            Optional<JsonReport> json,
+            OptionalDouble expectedBusBwGBps,
+            Supplier<MemoryUsage> memory,
+            Progress progress) {
+        this.console = console;
+        this.options = options;
+        this.table = table;
+        this.json = json;
+        this.expectedBusBwGBps = expectedBusBwGBps;
+        this.memory = memory;
+        this.progress = progress;
+    }
+
+    /** Prints the column headers; from here on the run has a footer. */
+    void start() {
+        locked(() -> {
+            table.columns();
+            started = true;
+        });
+    }
+
+    /** Shows on a terminal what is about to run. */
+    void progress(RowPlan plan, Placement placement) {
+        locked(() -> progress.starting(plan, placement));
+    }
+
+    /** Lines that belong to the next row; they are printed before it. */
+    void summary(List<String> lines) {
+        locked(() -> summaries.addAll(lines));
+    }
+
+    /** Counts a thread's failed check. */
+    void outOfBounds() {
+        locked(() -> outOfBounds++);
+    }
+
+    void row(Row row) {
+        locked(() -> {
+            progress.erase();
+            summaries.forEach(console::out);
+            summaries.clear();
+            table.row(row);
+            json.ifPresent(file -> file.row(row, options));
+            mean.add(row);
+        });
+    }
+
+    void skipped(int ranks) {
+        locked(() -> table.skipped(ranks));
+    }
+
+    /**
+     * Prints the footer and ends the JSON file.
+     *
+     * @return the run's exit code, or INTERRUPTED if that came first
+     */
+    ExitCode finish() {
+        lock.lock();
+        try {
+            return ended ? ExitCode.INTERRUPTED : footer();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * Ends the JSON file of a failed run, which has no footer.
+     *
+     * @return false if the run had ended already
+     */
+    boolean fail() {
+        lock.lock();
+        try {
+            if (ended) {
+                return false;
+            }
+            ended = true;
+            progress.erase();
+            json.ifPresent(JsonReport::close);
+            return true;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * Ends a run at once, from another thread: prints the footer of what has run and ends the JSON
+     * file. Waits for nothing but a row that is just being printed, and not long for that.
+     *
+     * @return false if the run had ended already
+     */
+    boolean interrupt() throws InterruptedException {
+        if (!lock.tryLock(ROW_SECONDS, TimeUnit.SECONDS)) {
+            return true;
+        }
+        try {
+            if (ended) {
+                return false;
+            }
+            if (started) {
+                footer();
+            } else {
+                ended = true;
+                json.ifPresent(JsonReport::close);
+            }
+            return true;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private ExitCode footer() {
+        ended = true;
+        progress.erase();
+        Summary summary = new Summary(outOfBounds, mean.meanGBps(), expectedBusBwGBps);
+        // Ended first: standard output may be closed, and the file must be valid all the same.
+        json.ifPresent(file -> file.finish(summary, Optional.empty()));
+        Optional<MemoryUsage> usage =
+                options.output().memory() ? Optional.of(memory.get()) : Optional.empty();
+        table.footer(summary, usage, Optional.empty());
+        return summary.exitCode();
+    }
+
+    private void locked(Runnable action) {
+        lock.lock();
+        try {
+            if (!ended) {
+                action.run();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+}
