@@ -58,15 +58,13 @@ public final class Bench {
     public static void main(String[] args) {
         quietLogs();
         Bench bench =
-                new Bench(
-                        Console.standard(), System.getenv(), System::getProperty, Bench::backend);
+                new Bench(Console.standard(), System.getenv(), System::getProperty, Bench::backend);
         Runtime.getRuntime()
                 .addShutdownHook(
                         new Thread(
                                 () -> {
                                     if (bench.interrupt()) {
-                                        Runtime.getRuntime()
-                                                .halt(ExitCode.INTERRUPTED.status());
+                                        Runtime.getRuntime().halt(ExitCode.INTERRUPTED.status());
                                     }
                                 },
                                 "nccl4j-bench-interrupt"));

@@ -194,8 +194,7 @@ final class BenchRun {
         Optional<JsonReport> json =
                 options.output()
                         .jsonFile()
-                        .flatMap(path ->
-                                JsonReport.open(path, Clock.systemDefaultZone(), console));
+                        .flatMap(path -> JsonReport.open(path, Clock.systemDefaultZone(), console));
         TableReport table = new TableReport(console, options);
         int gpusPerThread = gpusPerThread();
         int first = environment.firstDevice().orElse(0);
@@ -217,8 +216,7 @@ final class BenchRun {
                                 options.sweep(),
                                 series.size(),
                                 System::nanoTime));
-        json.ifPresent(file ->
-                file.start(options.commandLine(), environment.reported(), facts));
+        json.ifPresent(file -> file.start(options.commandLine(), environment.reported(), facts));
         table.start(facts, gpusPerThread);
         if (!enough) {
             end();
@@ -227,9 +225,7 @@ final class BenchRun {
             return ExitCode.UNSUPPORTED;
         }
         List<Device> devices =
-                IntStream.range(first, first + (int) rankCount)
-                        .mapToObj(backend::device)
-                        .toList();
+                IntStream.range(first, first + (int) rankCount).mapToObj(backend::device).toList();
         List<DeviceLine> lines = lines(devices);
         table.devices(lines);
         json.ifPresent(file -> file.config(options, gpusPerThread, lines));

@@ -65,8 +65,7 @@ final class BufferData {
         return parts.isEmpty()
                 ? 0
                 : cores.sum(
-                        parts.size(),
-                        index -> countWrong(parts.get(index), width, toleranceUnits));
+                        parts.size(), index -> countWrong(parts.get(index), width, toleranceUnits));
     }
 
     /** Makes one element wrong by more than any tolerance. */
@@ -99,7 +98,7 @@ final class BufferData {
     private static void write(Place place, int width) {
         Span span = place.span();
         MemorySegment memory = place.buffer().hostSegment();
-        if (span.content() == Content.ZEROS) {
+        if (span.content().equals(Content.ZEROS)) {
             memory.asSlice(span.offset() * width, span.count() * width).fill((byte) 0);
             return;
         }

@@ -82,8 +82,7 @@ record OperationRecorder(
         return group::issue;
     }
 
-    private void add(
-            Operations on, RowPlan row, Placement placement, BenchRank at, long number) {
+    private void add(Operations on, RowPlan row, Placement placement, BenchRank at, long number) {
         Shape shape = row.shape();
         DataType type = shape.type().dataType();
         DeviceBuffer send = sent(row, placement, at, number);
@@ -190,7 +189,13 @@ record OperationRecorder(
                             DeviceBuffer missing = chunksOf(recv, peer, chunks, chunkBytes);
                             g.on(at.communicator())
                                     .sendRecv(
-                                            held, count, peer, missing, count, peer, type,
+                                            held,
+                                            count,
+                                            peer,
+                                            missing,
+                                            count,
+                                            peer,
+                                            type,
                                             at.stream());
                         }
                     });
@@ -200,8 +205,7 @@ record OperationRecorder(
     }
 
     /** The aligned run of {@code chunks} chunks that a rank's own chunk belongs to. */
-    private static DeviceBuffer chunksOf(
-            DeviceBuffer recv, int rank, int chunks, long chunkBytes) {
+    private static DeviceBuffer chunksOf(DeviceBuffer recv, int rank, int chunks, long chunkBytes) {
         return recv.slice((rank & -chunks) * chunkBytes, chunks * chunkBytes);
     }
 

@@ -49,14 +49,12 @@ record ProgramData(
         long chunk = shape.paramCount();
         boolean atRoot = rank == series.root();
         return switch (program) {
-            case ALL_REDUCE ->
-                    List.of(new Span(0, shape.recvCount(), reduction().result(), 0));
+            case ALL_REDUCE -> List.of(new Span(0, shape.recvCount(), reduction().result(), 0));
             case REDUCE ->
                     atRoot
                             ? List.of(new Span(0, shape.recvCount(), reduction().result(), 0))
                             : untouched(rank, placement);
-            case REDUCE_SCATTER ->
-                    List.of(new Span(0, chunk, reduction().result(), rank * chunk));
+            case REDUCE_SCATTER -> List.of(new Span(0, chunk, reduction().result(), rank * chunk));
             case ALL_GATHER, HYPERCUBE -> {
                 List<Span> spans = new ArrayList<>(ranks);
                 for (int from = 0; from < ranks; from++) {

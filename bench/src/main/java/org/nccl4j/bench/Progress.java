@@ -52,7 +52,8 @@ final class Progress {
             return sizes.sizesBytes().mapToDouble(Progress::cost).sum();
         }
         // Not added up one by one: a small step through gigabytes has too many rows.
-        double rows = Math.floor((sizes.maxBytes() - sizes.minBytes()) / (double) sizes.stepBytes());
+        double rows =
+                Math.floor((sizes.maxBytes() - sizes.minBytes()) / (double) sizes.stepBytes());
         double last = sizes.minBytes() + rows * sizes.stepBytes();
         return (rows + 1) * 2 * ((sizes.minBytes() + last) / 2 + FIXED_BYTES);
     }

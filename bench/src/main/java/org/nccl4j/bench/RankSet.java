@@ -56,12 +56,10 @@ final class RankSet implements AutoCloseable {
         } else {
             UniqueId id = backend.newUniqueId();
             List<Communicator> created =
-                    onOneThreadEach(
-                            rank -> {
-                                int ordinal = devices.get(rank).ordinal();
-                                return backend.create(
-                                        id, rank, devices.size(), config.withDevice(ordinal));
-                            });
+                    onOneThreadEach(rank -> {
+                        int ordinal = devices.get(rank).ordinal();
+                        return backend.create(id, rank, devices.size(), config.withDevice(ordinal));
+                    });
             communicators.addAll(created);
         }
         freeMemory.connected();
@@ -76,21 +74,20 @@ final class RankSet implements AutoCloseable {
      */
     List<BenchRank> allocate(long bufferBytes, int events) throws InterruptedException {
         List<BenchRank> ranks =
-                onOneThreadEach(
-                        rank -> {
-                            Device device = devices.get(rank);
-                            DeviceBuffer send = closing(device.allocate(bufferBytes));
-                            DeviceBuffer recv = closing(device.allocate(bufferBytes));
-                            DeviceStream stream = closing(device.createStream());
-                            return new BenchRank(
-                                    device,
-                                    communicators.get(rank),
-                                    stream,
-                                    send,
-                                    recv,
-                                    events(device, events == 0 ? 0 : events + 1),
-                                    events(device, events));
-                        });
+                onOneThreadEach(rank -> {
+                    Device device = devices.get(rank);
+                    DeviceBuffer send = closing(device.allocate(bufferBytes));
+                    DeviceBuffer recv = closing(device.allocate(bufferBytes));
+                    DeviceStream stream = closing(device.createStream());
+                    return new BenchRank(
+                            device,
+                            communicators.get(rank),
+                            stream,
+                            send,
+                            recv,
+                            events(device, events == 0 ? 0 : events + 1),
+                            events(device, events));
+                });
         freeMemory.allocated();
         return ranks;
     }

@@ -142,8 +142,8 @@ abstract sealed class ReductionData {
     }
 
     /**
-     * Ranks in two groups of opposite sign. In each group the magnitudes are integers that add up to
-     * a total below 2^(mantissaBits + 1), all in the same unit: every partial sum is such an
+     * Ranks in two groups of opposite sign. In each group the magnitudes are integers that add up
+     * to a total below 2^(mantissaBits + 1), all in the same unit: every partial sum is such an
      * integer, hence exact. The totals differ, so the result is never zero.
      */
     private static final class FloatSum extends ReductionData {
@@ -194,15 +194,12 @@ abstract sealed class ReductionData {
         }
 
         private long negative(long hash) {
-            long difference =
-                    Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits);
+            long difference = Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits);
             return positive(hash) ^ Math.max(1, difference);
         }
 
         private long exponent(long hash) {
-            return 1
-                    + layout.mantissaBits
-                    + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
+            return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
         }
 
         private static boolean isNegative(long hash) {
@@ -257,15 +254,13 @@ abstract sealed class ReductionData {
         }
 
         private long exponent(long hash) {
-            return 1
-                    + layout.mantissaBits
-                    + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
+            return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
         }
     }
 
     /**
-     * Powers of two, one rank with a mantissa besides: exact in any order. Their exponents add up to
-     * at most the type's bias, so the product is finite.
+     * Powers of two, one rank with a mantissa besides: exact in any order. Their exponents add up
+     * to at most the type's bias, so the product is finite.
      */
     private static final class FloatProduct extends ReductionData {
         private final FloatLayout layout;
@@ -287,8 +282,7 @@ abstract sealed class ReductionData {
                     long hash = Mixer.at(start, firstIndex + i);
                     int place = place(hash, rank, ranks);
                     long power = split.share(power(hash), hash, place);
-                    boolean precise =
-                            place == Mixer.below(Mixer.derive(hash, ODD_2), ranks);
+                    boolean precise = place == Mixer.below(Mixer.derive(hash, ODD_2), ranks);
                     bits[i] =
                             layout.of(
                                     (place & 1) == 1,
@@ -387,7 +381,9 @@ abstract sealed class ReductionData {
                     long hash = Mixer.at(start, firstIndex + i);
                     int place = place(hash, rank, ranks);
                     long value =
-                            place == 0 ? first(hash) : place == secondPlace(hash) ? second(hash) : 0;
+                            place == 0
+                                    ? first(hash)
+                                    : place == secondPlace(hash) ? second(hash) : 0;
                     bits[i] = layout.units(false, value, layout.bias + layout.mantissaBits);
                 }
             };
@@ -437,8 +433,8 @@ abstract sealed class ReductionData {
     }
 
     /**
-     * Cuts a total into shares at random, one share at a time: a cut lies at random within its equal
-     * part of the total, so it is found without the others.
+     * Cuts a total into shares at random, one share at a time: a cut lies at random within its
+     * equal part of the total, so it is found without the others.
      */
     private static final class Split {
         private final int shares;

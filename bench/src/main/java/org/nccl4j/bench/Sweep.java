@@ -150,7 +150,7 @@ final class Sweep {
     }
 
     /**
-     * Compares what all ranks received.  Called by the first thread alone.
+     * Compares what all ranks received. Called by the first thread alone.
      *
      * @return wrong elements by rank
      */
@@ -160,8 +160,7 @@ final class Sweep {
         ProgramData contents = data(plan, repetition);
         long[] wrong = new long[ranks.size()];
         for (BenchRank rank : ranks) {
-            DeviceBuffer received =
-                    recorder(List.of(rank)).received(plan, placement, rank, 0);
+            DeviceBuffer received = recorder(List.of(rank)).received(plan, placement, rank, 0);
             if (corruption.isPresent()) {
                 corruption.get().apply(row, placement, rank.rank(), received, type.widthBytes());
             }
@@ -189,11 +188,7 @@ final class Sweep {
     /** What a thread enqueues with. */
     OperationRecorder recorder(List<BenchRank> of) {
         return new OperationRecorder(
-                backend,
-                options.program(),
-                of,
-                sizes.maxBytes(),
-                options.work().unalignElements());
+                backend, options.program(), of, sizes.maxBytes(), options.work().unalignElements());
     }
 
     /** Says what is about to run. Called by the first thread alone. */
@@ -222,8 +217,7 @@ final class Sweep {
         }
         Optional<IterationTimes> iterations = Optional.empty();
         if (timing.perIteration()) {
-            List<Double> slowest =
-                    new ArrayList<>(Collections.nCopies(timing.iterations(), 0.0));
+            List<Double> slowest = new ArrayList<>(Collections.nCopies(timing.iterations(), 0.0));
             for (double[] samples : sampleMicros) {
                 for (int i = 0; i < samples.length; i++) {
                     slowest.set(i, Math.max(slowest.get(i), samples[i]));

@@ -57,9 +57,7 @@ final class SweepThread {
         }
         for (Series series : sweep.series) {
             warmUp(series);
-            for (int cycle = 0;
-                    sweep.sizes.endless() || cycle < sweep.sizes.runCycles();
-                    cycle++) {
+            for (int cycle = 0; sweep.sizes.endless() || cycle < sweep.sizes.runCycles(); cycle++) {
                 PrimitiveIterator.OfLong sizes = sweep.sizes.sizesBytes().iterator();
                 while (sizes.hasNext()) {
                     RowPlan plan = sweep.plan(series, sizes.nextLong());
@@ -194,8 +192,7 @@ final class SweepThread {
     }
 
     /** Up to -c rounds; ends with the first that finds a wrong element. */
-    private OptionalLong check(
-            RowPlan plan, Placement placement, OperationRecorder.Prepared single)
+    private OptionalLong check(RowPlan plan, Placement placement, OperationRecorder.Prepared single)
             throws InterruptedException {
         if (checkRounds == 0
                 || (placement == Placement.IN_PLACE && !sweep.options.program().checksInPlace())) {
