@@ -11,7 +11,8 @@ final class FloatLayout {
     /** The exponent field of 1.0. */
     final int bias;
 
-    private final long signBit;
+    private final int signShift;
+    private final long magnitudeMask;
     private final long mantissaMask;
     private final long lowestOrdinaryExponent;
 
@@ -19,7 +20,8 @@ final class FloatLayout {
         exponentBits = type.exponentBits();
         mantissaBits = type.mantissaBits();
         bias = (1 << (exponentBits - 1)) - 1;
-        signBit = 1L << (exponentBits + mantissaBits);
+        signShift = exponentBits + mantissaBits;
+        magnitudeMask = (1L << signShift) - 1;
         mantissaMask = (1L << mantissaBits) - 1;
         lowestOrdinaryExponent = 1L << (exponentBits - 2);
     }
@@ -32,41 +34,46 @@ final class FloatLayout {
     long ordinary(long random) {
         long exponent = lowestOrdinaryExponent + Mixer.topBits(random, exponentBits - 1);
         // The mantissa takes the low bits and the sign the one above them: double uses all 64.
-        long sign = (random << (63 - mantissaBits)) >>> 63 == 0 ? 0 : signBit;
-        return sign | exponent << mantissaBits | (random & mantissaMask);
+        long sign = random >>> mantissaBits & 1;
+        return of(sign, exponent, random & mantissaMask);
     }
 
     /**
      * A value from its fields.
      *
-     * @param negative the sign
+     * @param sign 1 for negative, else 0
      * @param exponent the exponent field
      * @param mantissa the mantissa field
      */
-    long of(boolean negative, long exponent, long mantissa) {
-        return (negative ? signBit : 0) | exponent << mantissaBits | mantissa;
+    long of(long sign, long exponent, long mantissa) {
+        return sign << signShift | exponent << mantissaBits | mantissa;
     }
 
     /**
      * A number of units in the last place of an exponent.
      *
-     * @param negative the sign
+     * @param sign 1 for negative, else 0
      * @param units 0 to {@code 2^(mantissaBits + 1) - 1}; 0 gives +0
      * @param exponent the exponent field whose last place is the unit, above mantissaBits so that
      *     one unit is still a normal number
      */
-    long units(boolean negative, long units, long exponent) {
+    long units(long sign, long units, long exponent) {
         if (units == 0) {
             return 0;
         }
         int highest = 63 - Long.numberOfLeadingZeros(units);
         long mantissa = (units << (mantissaBits - highest)) & mantissaMask;
-        return of(negative, exponent - mantissaBits + highest, mantissa);
+        return of(sign, exponent - mantissaBits + highest, mantissa);
     }
 
-    /** Orders stored bits as the numbers are ordered; there must be no NaN and no zero. */
+    /** A number that orders as the value does; the value must be neither NaN nor zero. */
     long orderKey(long bits) {
-        long magnitude = bits & (signBit - 1);
-        return (bits & signBit) == 0 ? magnitude : -magnitude;
+        long negative = -(bits >>> signShift & 1);
+        return ((bits & magnitudeMask) ^ negative) - negative;
+    }
+
+    /** The value of an {@link #orderKey}. */
+    long ofOrderKey(long key) {
+        return of(key >>> 63, 0, Math.abs(key));
     }
 }

@@ -7,6 +7,9 @@ import org.nccl4j.collectives.DataType;
  * the reduction gives the same bits (float averages: within two units in the last place), so that a
  * check can be exact without knowing the algorithm.
  *
+ * <p>Choices that depend on a random bit are made by arithmetic: a branch on it would cost more
+ * than the rest of an element.
+ *
  * <p>Thread safety: immutable.
  */
 abstract sealed class ReductionData {
@@ -40,7 +43,8 @@ abstract sealed class ReductionData {
             case SUM -> new FloatSum(layout, ranks, start);
             case MULSUM -> new FloatScaledSum(layout, ranks, start);
             case PROD -> new FloatProduct(layout, ranks, start);
-            case MAX, MIN -> new FloatExtremum(layout, op == RedOp.MAX, ranks, start);
+            case MAX -> new FloatExtremum(layout, 1, ranks, start);
+            case MIN -> new FloatExtremum(layout, -1, ranks, start);
             case AVG -> new FloatAverage(type, layout, ranks, start);
         };
     }
@@ -77,12 +81,16 @@ abstract sealed class ReductionData {
         private final int unusedBits;
         private final boolean signed;
 
+        /** Makes unsigned numbers order as signed ones do. */
+        private final long orderFlip;
+
         OfIntegers(DataType type, RedOp op, int ranks, long start) {
             this.op = op;
             this.ranks = ranks;
             this.start = start;
             this.unusedBits = 64 - 8 * type.sizeBytes();
             this.signed = type.isSigned();
+            this.orderFlip = signed ? 0 : Long.MIN_VALUE;
         }
 
         @Override
@@ -121,13 +129,9 @@ abstract sealed class ReductionData {
             return switch (op) {
                 case SUM, AVG, MULSUM -> a + b;
                 case PROD -> a * b;
-                case MAX -> compare(a, b) >= 0 ? a : b;
-                case MIN -> compare(a, b) <= 0 ? a : b;
+                case MAX -> Math.max(a ^ orderFlip, b ^ orderFlip) ^ orderFlip;
+                case MIN -> Math.min(a ^ orderFlip, b ^ orderFlip) ^ orderFlip;
             };
-        }
-
-        private int compare(long a, long b) {
-            return signed ? Long.compare(a, b) : Long.compareUnsigned(a, b);
         }
 
         private long dividedByRanks(long sum) {
@@ -170,9 +174,10 @@ abstract sealed class ReductionData {
                     long hash = Mixer.at(start, firstIndex + i);
                     int place = place(hash, rank, ranks);
                     int group = place & 1;
-                    long total = group == 0 ? positive(hash) : negative(hash);
+                    // The totals differ by an exclusive or.
+                    long total = positive(hash) ^ (difference(hash) & -group);
                     long share = splits[group].share(total, hash, place >> 1);
-                    bits[i] = layout.units(isNegative(hash) ^ (group == 1), share, exponent(hash));
+                    bits[i] = layout.units(hash & 1 ^ group, share, exponent(hash));
                 }
             };
         }
@@ -182,9 +187,10 @@ abstract sealed class ReductionData {
             return (firstIndex, bits, count) -> {
                 for (int i = 0; i < count; i++) {
                     long hash = Mixer.at(start, firstIndex + i);
-                    long sum = positive(hash) - negative(hash);
-                    boolean flipped = isNegative(hash) ^ (sum < 0);
-                    bits[i] = layout.units(flipped, Math.abs(sum), exponent(hash));
+                    long positive = positive(hash);
+                    long sum = positive - (positive ^ difference(hash));
+                    long sign = hash & 1 ^ sum >>> 63;
+                    bits[i] = layout.units(sign, Math.abs(sum), exponent(hash));
                 }
             };
         }
@@ -193,17 +199,12 @@ abstract sealed class ReductionData {
             return halfTotal + Mixer.topBits(hash, layout.mantissaBits);
         }
 
-        private long negative(long hash) {
-            long difference = Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits);
-            return positive(hash) ^ Math.max(1, difference);
+        private long difference(long hash) {
+            return Math.max(1, Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits));
         }
 
         private long exponent(long hash) {
             return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
-        }
-
-        private static boolean isNegative(long hash) {
-            return (hash & 1) != 0;
         }
     }
 
@@ -231,7 +232,7 @@ abstract sealed class ReductionData {
                 for (int i = 0; i < count; i++) {
                     long hash = Mixer.at(start, firstIndex + i);
                     long share = splits[group].share(total(hash, group), hash, rank >> 1);
-                    bits[i] = layout.units((hash & 1) != 0, share, exponent(hash));
+                    bits[i] = layout.units(hash & 1, share, exponent(hash));
                 }
             };
         }
@@ -242,7 +243,7 @@ abstract sealed class ReductionData {
                 for (int i = 0; i < count; i++) {
                     long hash = Mixer.at(start, firstIndex + i);
                     long sum = total(hash, 0) + RedOp.mulSumScalar(1) * total(hash, 1);
-                    bits[i] = layout.units((hash & 1) != 0, sum, exponent(hash));
+                    bits[i] = layout.units(hash & 1, sum, exponent(hash));
                 }
             };
         }
@@ -282,23 +283,19 @@ abstract sealed class ReductionData {
                     long hash = Mixer.at(start, firstIndex + i);
                     int place = place(hash, rank, ranks);
                     long power = split.share(power(hash), hash, place);
-                    boolean precise = place == Mixer.below(Mixer.derive(hash, ODD_2), ranks);
-                    bits[i] =
-                            layout.of(
-                                    (place & 1) == 1,
-                                    layout.bias + power,
-                                    precise ? mantissa(hash) : 0);
+                    long precise = isZero(place ^ Mixer.below(Mixer.derive(hash, ODD_2), ranks));
+                    bits[i] = layout.of(place & 1, layout.bias + power, mantissa(hash) & precise);
                 }
             };
         }
 
         @Override
         Content result() {
-            boolean negative = (ranks / 2 & 1) == 1;
+            long sign = ranks / 2 & 1;
             return (firstIndex, bits, count) -> {
                 for (int i = 0; i < count; i++) {
                     long hash = Mixer.at(start, firstIndex + i);
-                    bits[i] = layout.of(negative, layout.bias + power(hash), mantissa(hash));
+                    bits[i] = layout.of(sign, layout.bias + power(hash), mantissa(hash));
                 }
             };
         }
@@ -317,13 +314,16 @@ abstract sealed class ReductionData {
     /** Ordinary numbers, independent of each other. */
     private static final class FloatExtremum extends ReductionData {
         private final FloatLayout layout;
-        private final boolean max;
+
+        /** 1 for the maximum, -1 for the minimum, which is the maximum of the negated. */
+        private final long direction;
+
         private final int ranks;
         private final long start;
 
-        FloatExtremum(FloatLayout layout, boolean max, int ranks, long start) {
+        FloatExtremum(FloatLayout layout, long direction, int ranks, long start) {
             this.layout = layout;
-            this.max = max;
+            this.direction = direction;
             this.ranks = ranks;
             this.start = start;
         }
@@ -342,19 +342,21 @@ abstract sealed class ReductionData {
             return (firstIndex, bits, count) -> {
                 for (int i = 0; i < count; i++) {
                     long hash = Mixer.at(start, firstIndex + i);
-                    long best = value(hash, 0);
+                    long best = key(hash, 0);
                     for (int rank = 1; rank < ranks; rank++) {
-                        long other = value(hash, rank);
-                        boolean larger = layout.orderKey(other) > layout.orderKey(best);
-                        best = larger == max ? other : best;
+                        best = Math.max(best, key(hash, rank));
                     }
-                    bits[i] = best;
+                    bits[i] = layout.ofOrderKey(direction * best);
                 }
             };
         }
 
         private long value(long hash, int rank) {
             return layout.ordinary(Mixer.mix(hash + rank));
+        }
+
+        private long key(long hash, int rank) {
+            return direction * layout.orderKey(value(hash, rank));
         }
     }
 
@@ -381,10 +383,9 @@ abstract sealed class ReductionData {
                     long hash = Mixer.at(start, firstIndex + i);
                     int place = place(hash, rank, ranks);
                     long value =
-                            place == 0
-                                    ? first(hash)
-                                    : place == secondPlace(hash) ? second(hash) : 0;
-                    bits[i] = layout.units(false, value, layout.bias + layout.mantissaBits);
+                            first(hash) & isZero(place)
+                                    | second(hash) & isZero(place ^ secondPlace(hash));
+                    bits[i] = layout.units(0, value, layout.bias + layout.mantissaBits);
                 }
             };
         }
@@ -428,8 +429,13 @@ abstract sealed class ReductionData {
 
     /** The ranks' order, another one per element: a rotation. */
     private static int place(long hash, int rank, int ranks) {
-        int place = rank + (int) Mixer.below(Mixer.derive(hash, ODD_3), ranks);
-        return place < ranks ? place : place - ranks;
+        int place = rank - ranks + (int) Mixer.below(Mixer.derive(hash, ODD_3), ranks);
+        return place + (ranks & place >> 31);
+    }
+
+    /** All bits set if a number that is not negative is 0, else none. */
+    private static long isZero(long number) {
+        return (number - 1) >> 63;
     }
 
     /**
@@ -438,27 +444,34 @@ abstract sealed class ReductionData {
      */
     private static final class Split {
         private final int shares;
-        private final long partFraction;
-        private final long jitterMask;
+
+        /**
+         * Per cut: where it is at least, as a fraction of 2^63, and by how much it may be beyond.
+         */
+        private final long[] fractions;
+
+        private final long[] jitterMasks;
 
         Split(int shares) {
             this.shares = shares;
-            // Fractions are of 2^63.
-            this.partFraction = Long.MAX_VALUE / shares;
-            this.jitterMask = Long.highestOneBit(partFraction) - 1;
+            long part = Long.MAX_VALUE / shares;
+            this.fractions = new long[shares + 1];
+            this.jitterMasks = new long[shares + 1];
+            for (int cut = 1; cut < shares; cut++) {
+                fractions[cut] = cut * part;
+                jitterMasks[cut] = Long.highestOneBit(part) - 1;
+            }
+            // All of it: 2^63, unsigned.
+            fractions[shares] = Long.MIN_VALUE;
         }
 
         long share(long total, long hash, int index) {
-            if (shares == 1) {
-                return total;
-            }
-            long end = index == shares - 1 ? total : cut(total, hash, index + 1);
-            return index == 0 ? end : end - cut(total, hash, index);
+            return shares == 1 ? total : cut(total, hash, index + 1) - cut(total, hash, index);
         }
 
         private long cut(long total, long hash, int index) {
-            long jitter = Mixer.derive(hash, ODD_4 + 2L * index) >>> 1 & jitterMask;
-            return Math.multiplyHigh(total << 1, index * partFraction + jitter);
+            long jitter = Mixer.derive(hash, ODD_4 + 2L * index) >>> 1 & jitterMasks[index];
+            return Math.unsignedMultiplyHigh(total << 1, fractions[index] + jitter);
         }
     }
 }
