@@ -25,11 +25,12 @@ public interface DeviceEvent extends AutoCloseable {
     void synchronize(Duration timeout);
 
     /**
-     * The time between two passed marks.
+     * The time between two passed marks of streams of one device.
      *
      * @param earlier the event passed first
      * @return this event's time less the other's
-     * @throws InvalidArgumentException if either has no mark or its stream has not passed it
+     * @throws InvalidArgumentException if either has no mark or its stream has not passed it, or
+     *     the marks are of devices whose clocks cannot be compared
      */
     Duration elapsedSince(DeviceEvent earlier);
 

@@ -527,7 +527,8 @@ public final class ArgumentChecks {
                             + "this backend has no "
                             + type
                             + "; it has "
-                            + new TreeSet<>(capabilities.types()));
+                            + new TreeSet<>(capabilities.types())
+                            + "; nothing was enqueued");
         }
     }
 
@@ -561,7 +562,8 @@ public final class ArgumentChecks {
                             + op
                             + "; it has "
                             + new TreeSet<>(capabilities.reductions())
-                            + (capabilities.preMulSum() ? " and preMulSum" : ""));
+                            + (capabilities.preMulSum() ? " and preMulSum" : "")
+                            + "; nothing was enqueued");
         }
     }
 

@@ -325,7 +325,7 @@ final class ArgumentChecksTest {
                         operation.method
                                 + " on rank 1/3: this backend has no FLOAT8E5M2; it has [INT8,"
                                 + " UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64,"
-                                + " BFLOAT16, FLOAT8E4M3]");
+                                + " BFLOAT16, FLOAT8E4M3]; nothing was enqueued");
     }
 
     @ParameterizedTest
@@ -565,7 +565,7 @@ final class ArgumentChecksTest {
                     .isInstanceOf(UnsupportedException.class)
                     .hasMessage(
                             "allReduce on rank 1/3: this backend has no PROD; it has [SUM, MAX,"
-                                    + " MIN, AVG] and preMulSum");
+                                    + " MIN, AVG] and preMulSum; nothing was enqueued");
             ArgumentChecks without =
                     new ArgumentChecks(
                             capabilities(EnumSet.allOf(DataType.class), false, false),
@@ -577,7 +577,7 @@ final class ArgumentChecksTest {
                     .isInstanceOf(UnsupportedException.class)
                     .hasMessage(
                             "reduce on rank 1/3: this backend has no preMulSum(FLOAT32, 0.5); it"
-                                    + " has [SUM, MAX, MIN, AVG]");
+                                    + " has [SUM, MAX, MIN, AVG]; nothing was enqueued");
         }
 
         @Test
