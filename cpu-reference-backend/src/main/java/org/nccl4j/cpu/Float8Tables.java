@@ -33,23 +33,28 @@ final class Float8Tables {
         for (int half = 0; half < rounded.length; half++) {
             rounded[half] = (byte) type.bitsOf((double) Float.float16ToFloat((short) half));
         }
-        short[] a = new short[1];
-        short[] b = new short[1];
         for (Fold fold : Fold.values()) {
-            for (int x = 0; x < values.length; x++) {
-                for (int y = 0; y < values.length; y++) {
-                    a[0] = Float.floatToFloat16(values[x]);
-                    b[0] = Float.floatToFloat16(values[y]);
-                    switch (fold) {
-                        case SUM -> Loops.sumFloat16(a, b, 1);
-                        case PROD -> Loops.productFloat16(a, b, 1);
-                        case MIN -> Loops.minimumFloat16(a, b, 0x7c00, 1);
-                        case MAX -> Loops.maximumFloat16(a, b, 0x7c00, 1);
-                    }
-                    results[fold.ordinal()][x << 8 | y] = rounded[a[0] & 0xffff];
-                }
+            byte[] table = results[fold.ordinal()];
+            for (int pair = 0; pair < table.length; pair++) {
+                float x = values[pair >> 8];
+                float y = values[pair & 0xff];
+                table[pair] = round(combine(fold, x, y));
             }
         }
+    }
+
+    private static float combine(Fold fold, float x, float y) {
+        return switch (fold) {
+            case SUM -> x + y;
+            case PROD -> x * y;
+            case MIN -> Float.isNaN(x) ? y : Float.isNaN(y) ? x : Math.min(x, y);
+            case MAX -> Float.isNaN(x) ? y : Float.isNaN(y) ? x : Math.max(x, y);
+        };
+    }
+
+    /** To float16, then to the 8-bit type. */
+    private byte round(float value) {
+        return rounded[Float.floatToFloat16(value) & 0xffff];
     }
 
     /** The tables of an 8-bit float type, made when first needed. */
@@ -61,11 +66,10 @@ final class Float8Tables {
         return results[fold.ordinal()];
     }
 
-    float[] values() {
-        return values;
-    }
-
-    byte[] rounded() {
-        return rounded;
+    /** Fills a table with each 8-bit value's product with a factor. */
+    void multiples(float factor, byte[] table) {
+        for (int x = 0; x < values.length; x++) {
+            table[x] = round(values[x] * factor);
+        }
     }
 }

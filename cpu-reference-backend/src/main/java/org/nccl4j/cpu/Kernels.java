@@ -1,5 +1,6 @@
 package org.nccl4j.cpu;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.nccl4j.collectives.DataType;
@@ -46,6 +47,17 @@ final class Kernels {
     private double[] xDoubles;
     private double[] yDoubles;
 
+    /** float32 bits, and the memory by which they become floats. */
+    private int[] bits;
+
+    private MemorySegment reinterpreted;
+
+    /** Each 8-bit float times a factor. */
+    private byte[] multiples;
+
+    private DataType multiplesType;
+    private double multiplesFactor;
+
     /**
      * Sets up one reduction.
      *
@@ -77,6 +89,20 @@ final class Kernels {
                 integerFactor = bits;
                 floatFactor = scalarType.isFloat() ? scalarType.valueOf(bits) : 0;
             }
+        }
+        if (scales && elementType.isFloat() && elementType.sizeBytes() == 1) {
+            prepareMultiples();
+        }
+    }
+
+    private void prepareMultiples() {
+        if (multiples == null) {
+            multiples = new byte[1 << 8];
+        }
+        if (multiplesType != type || Double.compare(multiplesFactor, floatFactor) != 0) {
+            Float8Tables.of(type).multiples((float) floatFactor, multiples);
+            multiplesType = type;
+            multiplesFactor = floatFactor;
         }
     }
 
@@ -161,21 +187,36 @@ final class Kernels {
             long from = ownOffset + skip;
             long with = incomingOffset + skip;
             long to = targetOffset + skip;
+            boolean arithmetic = fold == Fold.SUM || fold == Fold.PROD;
             switch (type) {
-                case INT8, UINT8, FLOAT8E4M3, FLOAT8E5M2 ->
+                case INT8, UINT8 -> {
+                    if (arithmetic) {
                         bytes(target, to, own, from, incoming, with, count, divides);
-                case FLOAT16, BFLOAT16 -> shorts(target, to, own, from, incoming, with, count);
+                    } else {
+                        packed(target, to, own, from, incoming, with, count);
+                    }
+                }
+                case FLOAT8E4M3, FLOAT8E5M2 ->
+                        bytes(target, to, own, from, incoming, with, count, false);
+                case FLOAT16 -> {
+                    if (arithmetic) {
+                        shorts(target, to, own, from, incoming, with, count);
+                    } else {
+                        packed(target, to, own, from, incoming, with, count);
+                    }
+                }
+                case BFLOAT16 -> packed(target, to, own, from, incoming, with, count);
                 case INT32, UINT32 -> ints(target, to, own, from, incoming, with, count, divides);
                 case INT64, UINT64 -> longs(target, to, own, from, incoming, with, count, divides);
                 case FLOAT32 -> {
-                    if (fold == Fold.SUM || fold == Fold.PROD) {
+                    if (arithmetic) {
                         floats(target, to, own, from, incoming, with, count);
                     } else {
                         ints(target, to, own, from, incoming, with, count, false);
                     }
                 }
                 case FLOAT64 -> {
-                    if (fold == Fold.SUM || fold == Fold.PROD) {
+                    if (arithmetic) {
                         doubles(target, to, own, from, incoming, with, count);
                     } else {
                         longs(target, to, own, from, incoming, with, count, false);
@@ -203,9 +244,7 @@ final class Kernels {
         MemorySegment.copy(own, BYTE, from, x, 0, count);
         if (scales) {
             if (type.isFloat()) {
-                Float8Tables tables = Float8Tables.of(type);
-                Loops.multiplyFloat8(
-                        x, (float) floatFactor, tables.values(), tables.rounded(), count);
+                Loops.multiplyFloat8(x, multiples, count);
             } else {
                 Loops.multiply(x, (byte) integerFactor, count);
             }
@@ -214,26 +253,10 @@ final class Kernels {
             MemorySegment.copy(incoming, BYTE, with, y, 0, count);
             if (type.isFloat()) {
                 Loops.combineFloat8(x, y, Float8Tables.of(type).results(fold), count);
+            } else if (fold == Fold.SUM) {
+                Loops.sum(x, y, count);
             } else {
-                boolean signed = type.isSigned();
-                switch (fold) {
-                    case SUM -> Loops.sum(x, y, count);
-                    case PROD -> Loops.product(x, y, count);
-                    case MIN -> {
-                        if (signed) {
-                            Loops.minimum(x, y, count);
-                        } else {
-                            Loops.minimumUnsigned(x, y, count);
-                        }
-                    }
-                    case MAX -> {
-                        if (signed) {
-                            Loops.maximum(x, y, count);
-                        } else {
-                            Loops.maximumUnsigned(x, y, count);
-                        }
-                    }
-                }
+                Loops.product(x, y, count);
             }
         }
         if (divides) {
@@ -260,38 +283,148 @@ final class Kernels {
         }
         short[] x = xShorts;
         short[] y = yShorts;
-        boolean half = type == DataType.FLOAT16;
-        int infinity = half ? 0x7c00 : 0x7f80;
         MemorySegment.copy(own, SHORT, from, x, 0, count);
         if (scales) {
-            if (half) {
-                Loops.multiplyFloat16(x, (float) floatFactor, count);
-            } else {
-                Loops.multiplyBfloat16(x, (float) floatFactor, count);
-            }
+            Loops.multiplyFloat16(x, (float) floatFactor, count);
         }
         if (incoming != null) {
             MemorySegment.copy(incoming, SHORT, with, y, 0, count);
-            switch (fold) {
-                case SUM -> {
-                    if (half) {
-                        Loops.sumFloat16(x, y, count);
-                    } else {
-                        Loops.sumBfloat16(x, y, count);
-                    }
-                }
-                case PROD -> {
-                    if (half) {
-                        Loops.productFloat16(x, y, count);
-                    } else {
-                        Loops.productBfloat16(x, y, count);
-                    }
-                }
-                case MIN -> Loops.minimumFloat16(x, y, infinity, count);
-                case MAX -> Loops.maximumFloat16(x, y, infinity, count);
+            if (fold == Fold.SUM) {
+                Loops.sumFloat16(x, y, count);
+            } else {
+                Loops.productFloat16(x, y, count);
             }
         }
         MemorySegment.copy(x, 0, target, SHORT, to, count);
+    }
+
+    /** Several elements per int, for what has no fast loop on bytes or shorts. */
+    private void packed(
+            MemorySegment target,
+            long to,
+            MemorySegment own,
+            long from,
+            MemorySegment incoming,
+            long with,
+            int count) {
+        makeInts();
+        int sizeBytes = count * type.sizeBytes();
+        int ints = pack(own, from, xInts, sizeBytes);
+        if (scales) {
+            bfloat16(null, ints);
+        }
+        if (incoming != null) {
+            int[] x = xInts;
+            int[] y = yInts;
+            pack(incoming, with, y, sizeBytes);
+            int infinity = type == DataType.FLOAT16 ? 0x7c00_0000 : 0x7f80_0000;
+            int flip = type == DataType.UINT8 ? 0x8080_8080 : 0;
+            switch (fold) {
+                case SUM, PROD -> bfloat16(y, ints);
+                case MIN -> {
+                    if (type.isFloat()) {
+                        Loops.minimumPacked16(x, y, infinity, ints);
+                    } else {
+                        Loops.minimumPacked8(x, y, flip, ints);
+                    }
+                }
+                case MAX -> {
+                    if (type.isFloat()) {
+                        Loops.maximumPacked16(x, y, infinity, ints);
+                    } else {
+                        Loops.maximumPacked8(x, y, flip, ints);
+                    }
+                }
+            }
+        }
+        unpack(xInts, target, to, sizeBytes);
+    }
+
+    /** Scales the bfloat16 pairs in xInts, or combines them with others. */
+    private void bfloat16(int[] others, int ints) {
+        makeFloats();
+        if (bits == null) {
+            bits = new int[BLOCK_BYTES / Integer.BYTES];
+            reinterpreted = Arena.ofAuto().allocate(BLOCK_BYTES, Long.BYTES);
+        }
+        for (int shift = 16; shift >= 0; shift -= 16) {
+            toFloats(xInts, shift, xFloats, ints);
+            if (others == null) {
+                Loops.multiply(xFloats, (float) floatFactor, ints);
+            } else {
+                toFloats(others, shift, yFloats, ints);
+                if (fold == Fold.SUM) {
+                    Loops.sum(xFloats, yFloats, ints);
+                } else {
+                    Loops.product(xFloats, yFloats, ints);
+                }
+            }
+            MemorySegment.copy(xFloats, 0, reinterpreted, FLOAT, 0, ints);
+            MemorySegment.copy(reinterpreted, INT, 0, bits, 0, ints);
+            Loops.narrowBfloat16(bits, shift, xInts, ints);
+        }
+    }
+
+    /** Through memory, because Float.intBitsToFloat has no SIMD code. */
+    private void toFloats(int[] packed, int shift, float[] floats, int ints) {
+        Loops.widenBfloat16(packed, shift, bits, ints);
+        MemorySegment.copy(bits, 0, reinterpreted, INT, 0, ints);
+        MemorySegment.copy(reinterpreted, FLOAT, 0, floats, 0, ints);
+    }
+
+    /**
+     * Copies a range into ints; elements that do not fill the last one go to its lower end.
+     *
+     * @return the number of ints
+     */
+    private int pack(MemorySegment from, long offset, int[] ints, int sizeBytes) {
+        int whole = sizeBytes / Integer.BYTES;
+        MemorySegment.copy(from, INT, offset, ints, 0, whole);
+        if (whole * Integer.BYTES == sizeBytes) {
+            return whole;
+        }
+        int bitsPerElement = type.sizeBytes() * Byte.SIZE;
+        int last = 0;
+        int shift = 0;
+        for (int at = whole * Integer.BYTES; at < sizeBytes; at += type.sizeBytes()) {
+            int element =
+                    type.sizeBytes() == 1
+                            ? from.get(BYTE, offset + at) & 0xff
+                            : from.get(SHORT, offset + at) & 0xffff;
+            last |= element << shift;
+            shift += bitsPerElement;
+        }
+        ints[whole] = last;
+        return whole + 1;
+    }
+
+    private void unpack(int[] ints, MemorySegment to, long offset, int sizeBytes) {
+        int whole = sizeBytes / Integer.BYTES;
+        MemorySegment.copy(ints, 0, to, INT, offset, whole);
+        int shift = 0;
+        for (int at = whole * Integer.BYTES; at < sizeBytes; at += type.sizeBytes()) {
+            int element = ints[whole] >>> shift;
+            if (type.sizeBytes() == 1) {
+                to.set(BYTE, offset + at, (byte) element);
+            } else {
+                to.set(SHORT, offset + at, (short) element);
+            }
+            shift += type.sizeBytes() * Byte.SIZE;
+        }
+    }
+
+    private void makeInts() {
+        if (xInts == null) {
+            xInts = new int[BLOCK_BYTES / Integer.BYTES];
+            yInts = new int[BLOCK_BYTES / Integer.BYTES];
+        }
+    }
+
+    private void makeFloats() {
+        if (xFloats == null) {
+            xFloats = new float[BLOCK_BYTES / Float.BYTES];
+            yFloats = new float[BLOCK_BYTES / Float.BYTES];
+        }
     }
 
     private void ints(
@@ -303,10 +436,7 @@ final class Kernels {
             long with,
             int count,
             boolean divides) {
-        if (xInts == null) {
-            xInts = new int[BLOCK_BYTES / Integer.BYTES];
-            yInts = new int[BLOCK_BYTES / Integer.BYTES];
-        }
+        makeInts();
         int[] x = xInts;
         int[] y = yInts;
         MemorySegment.copy(own, INT, from, x, 0, count);
@@ -410,10 +540,7 @@ final class Kernels {
             MemorySegment incoming,
             long with,
             int count) {
-        if (xFloats == null) {
-            xFloats = new float[BLOCK_BYTES / Float.BYTES];
-            yFloats = new float[BLOCK_BYTES / Float.BYTES];
-        }
+        makeFloats();
         float[] x = xFloats;
         float[] y = yFloats;
         MemorySegment.copy(own, FLOAT, from, x, 0, count);

@@ -2,8 +2,10 @@ package org.nccl4j.cpu;
 
 /**
  * The element loops of the reductions, on arrays: {@code x[i] = x[i] op y[i]}. Each is a method of
- * its own, so that the JIT compiles it for one purpose; most become SIMD code. On memory segments
- * they would not: the compiler cannot prove that the ranges of three native segments are apart.
+ * its own, so that the JIT compiles it for one purpose; nearly all become SIMD code. On memory
+ * segments they would not: the compiler cannot prove that the ranges of three native segments are
+ * apart. Nor does it find SIMD code for comparisons of bytes and shorts, and for float bits taken
+ * as an int: so those work on ints that hold four bytes or two shorts.
  */
 final class Loops {
     private Loops() {}
@@ -46,12 +48,6 @@ final class Loops {
         }
     }
 
-    static void minimum(byte[] x, byte[] y, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = (byte) Math.min(x[i], y[i]);
-        }
-    }
-
     static void minimum(int[] x, int[] y, int count) {
         for (int i = 0; i < count; i++) {
             x[i] = Math.min(x[i], y[i]);
@@ -61,12 +57,6 @@ final class Loops {
     static void minimum(long[] x, long[] y, int count) {
         for (int i = 0; i < count; i++) {
             x[i] = Math.min(x[i], y[i]);
-        }
-    }
-
-    static void maximum(byte[] x, byte[] y, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = (byte) Math.max(x[i], y[i]);
         }
     }
 
@@ -82,12 +72,6 @@ final class Loops {
         }
     }
 
-    static void minimumUnsigned(byte[] x, byte[] y, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = (byte) Math.min(x[i] & 0xff, y[i] & 0xff);
-        }
-    }
-
     static void minimumUnsigned(int[] x, int[] y, int count) {
         for (int i = 0; i < count; i++) {
             x[i] = Math.min(x[i] ^ Integer.MIN_VALUE, y[i] ^ Integer.MIN_VALUE) ^ Integer.MIN_VALUE;
@@ -97,12 +81,6 @@ final class Loops {
     static void minimumUnsigned(long[] x, long[] y, int count) {
         for (int i = 0; i < count; i++) {
             x[i] = Math.min(x[i] ^ Long.MIN_VALUE, y[i] ^ Long.MIN_VALUE) ^ Long.MIN_VALUE;
-        }
-    }
-
-    static void maximumUnsigned(byte[] x, byte[] y, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = (byte) Math.max(x[i] & 0xff, y[i] & 0xff);
         }
     }
 
@@ -136,15 +114,30 @@ final class Loops {
         }
     }
 
+    // For |x| < 256 and any divisor d, x * (65536 / d + 1) / 65536 is x / d.
+
     static void divide(byte[] x, int divisor, int count) {
+        int reciprocal = (1 << 16) / divisor + 1;
         for (int i = 0; i < count; i++) {
-            x[i] = (byte) (x[i] / divisor);
+            int quotient = Math.abs(x[i]) * reciprocal >>> 16;
+            x[i] = (byte) (x[i] < 0 ? -quotient : quotient);
         }
     }
 
-    static void divide(int[] x, int divisor, int count) {
+    static void divideUnsigned(byte[] x, int divisor, int count) {
+        int reciprocal = (1 << 16) / divisor + 1;
         for (int i = 0; i < count; i++) {
-            x[i] /= divisor;
+            x[i] = (byte) ((x[i] & 0xff) * reciprocal >>> 16);
+        }
+    }
+
+    // A quotient of 32-bit integers is never so close below an integer that a double would be
+    // rounded to it; and there is SIMD code for the division of doubles.
+
+    static void divide(int[] x, int divisor, int count) {
+        double d = divisor;
+        for (int i = 0; i < count; i++) {
+            x[i] = (int) (x[i] / d);
         }
     }
 
@@ -154,15 +147,10 @@ final class Loops {
         }
     }
 
-    static void divideUnsigned(byte[] x, int divisor, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = (byte) ((x[i] & 0xff) / divisor);
-        }
-    }
-
     static void divideUnsigned(int[] x, int divisor, int count) {
+        double d = divisor;
         for (int i = 0; i < count; i++) {
-            x[i] = (int) ((x[i] & 0xffff_ffffL) / divisor);
+            x[i] = (int) (long) ((x[i] & 0xffff_ffffL) / d);
         }
     }
 
@@ -220,8 +208,8 @@ final class Loops {
             int b = y[i];
             int aNaN = (0x7f80_0000 - (a & 0x7fff_ffff)) >> 31;
             int bNaN = (0x7f80_0000 - (b & 0x7fff_ffff)) >> 31;
-            int aKey = (a ^ ((a >> 31) >>> 1)) & ~aNaN | aNaN >>> 1;
-            int bKey = (b ^ ((b >> 31) >>> 1)) & ~bNaN | bNaN >>> 1;
+            int aKey = (a ^ ((a >> 31) >>> 1)) & ~aNaN | aNaN & Integer.MAX_VALUE;
+            int bKey = (b ^ ((b >> 31) >>> 1)) & ~bNaN | bNaN & Integer.MAX_VALUE;
             int key = Math.min(aKey, bKey);
             x[i] = key ^ ((key >> 31) >>> 1);
         }
@@ -246,8 +234,8 @@ final class Loops {
             long b = y[i];
             long aNaN = (0x7ff0_0000_0000_0000L - (a & Long.MAX_VALUE)) >> 63;
             long bNaN = (0x7ff0_0000_0000_0000L - (b & Long.MAX_VALUE)) >> 63;
-            long aKey = (a ^ ((a >> 63) >>> 1)) & ~aNaN | aNaN >>> 1;
-            long bKey = (b ^ ((b >> 63) >>> 1)) & ~bNaN | bNaN >>> 1;
+            long aKey = (a ^ ((a >> 63) >>> 1)) & ~aNaN | aNaN & Long.MAX_VALUE;
+            long bKey = (b ^ ((b >> 63) >>> 1)) & ~bNaN | bNaN & Long.MAX_VALUE;
             long key = Math.min(aKey, bKey);
             x[i] = key ^ ((key >> 63) >>> 1);
         }
@@ -266,31 +254,81 @@ final class Loops {
         }
     }
 
-    /** float16 ({@code infinity} 0x7c00) and bfloat16 (0x7f80). */
-    static void minimumFloat16(short[] x, short[] y, int infinity, int count) {
+    /**
+     * Two 16-bit floats per int.
+     *
+     * @param infinity the type's infinity in the upper half: 0x7c00_0000 or 0x7f80_0000
+     */
+    static void minimumPacked16(int[] x, int[] y, int infinity, int count) {
         for (int i = 0; i < count; i++) {
-            int a = x[i];
-            int b = y[i];
-            int aNaN = (infinity - (a & 0x7fff)) >> 31;
-            int bNaN = (infinity - (b & 0x7fff)) >> 31;
-            int aKey = (a ^ ((a >> 31) & 0x7fff)) & ~aNaN | aNaN & 0x7fff;
-            int bKey = (b ^ ((b >> 31) & 0x7fff)) & ~bNaN | bNaN & 0x7fff;
-            int key = Math.min(aKey, bKey);
-            x[i] = (short) (key ^ ((key >> 31) & 0x7fff));
+            int high = minimum16(x[i] & 0xffff_0000, y[i] & 0xffff_0000, infinity);
+            int low = minimum16(x[i] << 16, y[i] << 16, infinity);
+            x[i] = high & 0xffff_0000 | low >>> 16;
         }
     }
 
-    /** float16 ({@code infinity} 0x7c00) and bfloat16 (0x7f80). */
-    static void maximumFloat16(short[] x, short[] y, int infinity, int count) {
+    private static int minimum16(int a, int b, int infinity) {
+        int aNaN = (infinity - (a & 0x7fff_ffff)) >> 31;
+        int bNaN = (infinity - (b & 0x7fff_ffff)) >> 31;
+        int aKey = (a ^ ((a >> 31) >>> 1)) & ~aNaN | aNaN & Integer.MAX_VALUE;
+        int bKey = (b ^ ((b >> 31) >>> 1)) & ~bNaN | bNaN & Integer.MAX_VALUE;
+        int key = Math.min(aKey, bKey);
+        return key ^ ((key >> 31) >>> 1);
+    }
+
+    /**
+     * Two 16-bit floats per int.
+     *
+     * @param infinity the type's infinity in the upper half: 0x7c00_0000 or 0x7f80_0000
+     */
+    static void maximumPacked16(int[] x, int[] y, int infinity, int count) {
         for (int i = 0; i < count; i++) {
-            int a = x[i];
-            int b = y[i];
-            int aNaN = (infinity - (a & 0x7fff)) >> 31;
-            int bNaN = (infinity - (b & 0x7fff)) >> 31;
-            int aKey = (a ^ ((a >> 31) & 0x7fff)) & ~aNaN | aNaN & Short.MIN_VALUE;
-            int bKey = (b ^ ((b >> 31) & 0x7fff)) & ~bNaN | bNaN & Short.MIN_VALUE;
-            int key = Math.max(aKey, bKey);
-            x[i] = (short) (key ^ ((key >> 31) & 0x7fff));
+            int high = maximum16(x[i] & 0xffff_0000, y[i] & 0xffff_0000, infinity);
+            int low = maximum16(x[i] << 16, y[i] << 16, infinity);
+            x[i] = high & 0xffff_0000 | low >>> 16;
+        }
+    }
+
+    private static int maximum16(int a, int b, int infinity) {
+        int aNaN = (infinity - (a & 0x7fff_ffff)) >> 31;
+        int bNaN = (infinity - (b & 0x7fff_ffff)) >> 31;
+        int aKey = (a ^ ((a >> 31) >>> 1)) & ~aNaN | aNaN & Integer.MIN_VALUE;
+        int bKey = (b ^ ((b >> 31) >>> 1)) & ~bNaN | bNaN & Integer.MIN_VALUE;
+        int key = Math.max(aKey, bKey);
+        return key ^ ((key >> 31) >>> 1);
+    }
+
+    /**
+     * Four 8-bit integers per int.
+     *
+     * @param flip 0 for signed, 0x8080_8080 for unsigned integers
+     */
+    static void minimumPacked8(int[] x, int[] y, int flip, int count) {
+        for (int i = 0; i < count; i++) {
+            int a = x[i] ^ flip;
+            int b = y[i] ^ flip;
+            int third = Math.min(a, b) & 0xff00_0000;
+            int second = Math.min(a << 8, b << 8) >>> 8 & 0x00ff_0000;
+            int first = Math.min(a << 16, b << 16) >>> 16 & 0x0000_ff00;
+            int zeroth = Math.min(a << 24, b << 24) >>> 24;
+            x[i] = (third | second | first | zeroth) ^ flip;
+        }
+    }
+
+    /**
+     * Four 8-bit integers per int.
+     *
+     * @param flip 0 for signed, 0x8080_8080 for unsigned integers
+     */
+    static void maximumPacked8(int[] x, int[] y, int flip, int count) {
+        for (int i = 0; i < count; i++) {
+            int a = x[i] ^ flip;
+            int b = y[i] ^ flip;
+            int third = Math.max(a, b) & 0xff00_0000;
+            int second = Math.max(a << 8, b << 8) >>> 8 & 0x00ff_0000;
+            int first = Math.max(a << 16, b << 16) >>> 16 & 0x0000_ff00;
+            int zeroth = Math.max(a << 24, b << 24) >>> 24;
+            x[i] = (third | second | first | zeroth) ^ flip;
         }
     }
 
@@ -315,33 +353,35 @@ final class Loops {
         }
     }
 
-    // bfloat16: the upper half of a float32, by the same argument (24 >= 2 * 8 + 2).
+    // bfloat16: the upper half of a float32, by the same argument (24 >= 2 * 8 + 2). The
+    // arithmetic is that of float32; these loops take the halves of ints apart and put them back.
 
-    static void sumBfloat16(short[] x, short[] y, int count) {
+    /**
+     * The float32 bits of one half of each int.
+     *
+     * @param shift 16 for the lower half, 0 for the upper
+     */
+    static void widenBfloat16(int[] packed, int shift, int[] bits, int count) {
         for (int i = 0; i < count; i++) {
-            x[i] = toBfloat16(Float.intBitsToFloat(x[i] << 16) + Float.intBitsToFloat(y[i] << 16));
+            bits[i] = packed[i] << shift & 0xffff_0000;
         }
     }
 
-    static void productBfloat16(short[] x, short[] y, int count) {
+    /**
+     * Rounds float32 bits to nearest even and puts them into one half of each int.
+     *
+     * @param shift 16 for the lower half, 0 for the upper
+     */
+    static void narrowBfloat16(int[] bits, int shift, int[] packed, int count) {
+        int others = ~(0xffff_0000 >>> shift);
         for (int i = 0; i < count; i++) {
-            x[i] = toBfloat16(Float.intBitsToFloat(x[i] << 16) * Float.intBitsToFloat(y[i] << 16));
+            int value = bits[i];
+            // A NaN must neither be rounded into infinity nor carried over into zero.
+            int nan = (0x7f80_0000 - (value & 0x7fff_ffff)) >> 31;
+            int rounded = value + 0x7fff + (value >>> 16 & 1);
+            int result = (rounded & ~nan | 0x7fc0_0000 & nan) & 0xffff_0000;
+            packed[i] = packed[i] & others | result >>> shift;
         }
-    }
-
-    static void multiplyBfloat16(short[] x, float factor, int count) {
-        for (int i = 0; i < count; i++) {
-            x[i] = toBfloat16(Float.intBitsToFloat(x[i] << 16) * factor);
-        }
-    }
-
-    /** Rounds to nearest even; NaN stays NaN. */
-    static short toBfloat16(float value) {
-        int bits = Float.floatToRawIntBits(value);
-        int nan = (0x7f80_0000 - (bits & 0x7fff_ffff)) >> 31;
-        int rounded = (bits + 0x7fff + (bits >>> 16 & 1)) >>> 16;
-        // A NaN must neither be rounded into infinity nor carried over into zero.
-        return (short) (rounded & ~nan | 0x7fc0 & nan);
     }
 
     // 8-bit floats: one look-up.
@@ -353,15 +393,10 @@ final class Loops {
         }
     }
 
-    /**
-     * Multiplies in float16 and rounds to the 8-bit type.
-     *
-     * @param values the 8-bit type's values
-     * @param rounded for each float16 its nearest 8-bit value
-     */
-    static void multiplyFloat8(byte[] x, float factor, float[] values, byte[] rounded, int count) {
+    /** {@code table[x]} is the result. */
+    static void multiplyFloat8(byte[] x, byte[] table, int count) {
         for (int i = 0; i < count; i++) {
-            x[i] = rounded[Float.floatToFloat16(values[x[i] & 0xff] * factor) & 0xffff];
+            x[i] = table[x[i] & 0xff];
         }
     }
 }

@@ -123,11 +123,19 @@ class KernelsTest {
     void roundsEveryFloatToBfloat16AsTheContractDoes() {
         // All upper halves, with lower halves on, next to and between the ties.
         int[] lower = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, random.nextInt(1 << 16)};
+        int[] bits = new int[lower.length];
+        int[] rounded = new int[lower.length];
         for (int upper = 0; upper < 1 << 16; upper++) {
-            for (int low : lower) {
-                float value = Float.intBitsToFloat(upper << 16 | low);
-                long expected = DataType.BFLOAT16.bitsOf((double) value);
-                long actual = Loops.toBfloat16(value) & 0xffffL;
+            for (int i = 0; i < lower.length; i++) {
+                bits[i] = upper << 16 | lower[i];
+            }
+            Loops.narrowBfloat16(bits, 0, rounded, bits.length);
+            Loops.narrowBfloat16(bits, 16, rounded, bits.length);
+            for (int i = 0; i < lower.length; i++) {
+                double value = Float.intBitsToFloat(bits[i]);
+                long expected = DataType.BFLOAT16.bitsOf(value);
+                long actual = rounded[i] & 0xffffL;
+                assertThat(rounded[i] >>> 16).isEqualTo((int) actual);
                 if (!ScalarReduction.same(DataType.BFLOAT16, actual, expected)) {
                     assertThat(actual).as("%s, seed %d", value, seed).isEqualTo(expected);
                 }
