@@ -658,23 +658,6 @@ final class BenchTest {
         assertThat(code).isEqualTo(ExitCode.OUTPUT_CLOSED);
     }
 
-    @Test
-    void progressIsShownOnATerminalOnlyAndErased() {
-        RunningBench run =
-                RunningBench.run(
-                        "all_reduce -g 2 -b 1K -e 8K -n 1",
-                        bench -> {
-                            bench.properties.put("nccl4j.bench.terminal", "true");
-                            bench.backend.slowness = Duration.ofMillis(400);
-                        });
-        assertVerified(run);
-        assertThat(run.console.err())
-                .containsPattern(
-                        "bench: \\d+ B float sum (out-of|in)-place, \\d+ %, about \\d+ s left")
-                .endsWith("\r\u001b[K");
-        assertThat(run.console.out()).doesNotContain("\u001b");
-    }
-
     private static Console counting(CapturedConsole captured, CountDownLatch lines) {
         OutputStream out =
                 new OutputStream() {

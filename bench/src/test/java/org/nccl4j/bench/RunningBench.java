@@ -4,12 +4,21 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import org.nccl4j.collectives.Backends;
 
 /**
  * Runs the command in this JVM, on the CPU, with streams, environment and properties of its own.
  */
 final class RunningBench {
+
+    /** Runs that fail on purpose need not fill the test's output. */
+    private static final Logger QUIET = Logger.getLogger("org.nccl4j");
+
+    static {
+        QUIET.setLevel(Level.WARNING);
+    }
 
     final CapturedConsole console = new CapturedConsole();
     final Map<String, String> environment = new HashMap<>();
