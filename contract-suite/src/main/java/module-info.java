@@ -4,6 +4,7 @@ module org.nccl4j.contract {
     requires transitive org.junit.jupiter.api;
     requires transitive org.junit.jupiter.params;
     requires org.assertj.core;
+    requires java.logging;
     requires org.opentest4j;
 
     exports org.nccl4j.contract;

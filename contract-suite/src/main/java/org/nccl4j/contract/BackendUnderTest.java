@@ -23,7 +23,7 @@ public interface BackendUnderTest {
      * The order in which the algorithm combines the ranks' inputs, if it documents one. Without it
      * order-sensitive results are only compared between ranks and between runs.
      *
-     * @return the order of all-reduce and reduce-scatter
+     * @return the order of all-reduce, reduce-scatter and reduce
      */
     Optional<HopOrder> hopOrder();
 }

@@ -28,21 +28,27 @@ final class CoreCases {
         return cases;
     }
 
-    /** Sizes beyond caches and beyond 1 MiB, for a few types and reductions. */
+    /**
+     * Sizes beyond caches, and over 1 MiB; large communicators meet the latter in the full tier
+     * alone.
+     */
     List<OperationCase> wide(Collective collective, int ranks, boolean full) {
         List<OperationCase> cases = new ArrayList<>();
-        for (DataType type : full ? List.of(DataType.values()) : WIDE_TYPES) {
+        for (DataType type : WIDE_TYPES) {
             int elements = OVER_ONE_MIB / type.sizeBytes();
-            int[] counts = {elements / 64 + 1, elements};
+            int[] counts =
+                    full || ranks <= 3
+                            ? new int[] {elements / 64 + 1, elements}
+                            : new int[] {elements / 64 + 1};
+            List<Reduction> reductions =
+                    !collective.reduces()
+                            ? reductions(collective)
+                            : full
+                                    ? List.of(Reduction.values())
+                                    : List.of(Reduction.SUM, Reduction.AVG);
             for (int count : counts) {
                 // Operations that move n blocks reach the size with all blocks together.
                 int share = movesBlocks(collective) ? count / ranks + 1 : count;
-                List<Reduction> reductions =
-                        !collective.reduces()
-                                ? reductions(collective)
-                                : full
-                                        ? List.of(Reduction.values())
-                                        : List.of(Reduction.SUM, Reduction.AVG);
                 addPlacements(cases, collective, type, ranks, share, reductions);
             }
         }

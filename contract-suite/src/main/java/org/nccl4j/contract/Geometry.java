@@ -14,26 +14,36 @@ final class Geometry {
     private final int ranks;
     private final int count;
 
-    /** Blocks of the V operations: elements from rank to rank; by block for the other two. */
+    /** Blocks of the V operations: elements from rank to rank; row 0 by block for the other two. */
     private final int[][] uneven;
 
     Geometry(OperationCase operation) {
+        this(operation, randomCounts(operation));
+    }
+
+    /** With given blocks: row s of an all-to-all-v is what rank s sends to each rank. */
+    Geometry(OperationCase operation, int[][] uneven) {
         this.operation = operation;
         this.ranks = operation.ranks();
         this.count = operation.countElements();
-        this.uneven = new int[ranks][ranks];
+        this.uneven = uneven;
+    }
+
+    private static int[][] randomCounts(OperationCase operation) {
+        int[][] counts = new int[operation.ranks()][operation.ranks()];
         Mix random = new Mix(operation.seed() ^ 0x1a7007);
-        for (int[] row : uneven) {
-            for (int block = 0; block < ranks; block++) {
+        for (int[] row : counts) {
+            for (int block = 0; block < row.length; block++) {
                 // None, all, or anything between, so that zero blocks meet full ones.
                 row[block] =
                         switch (random.next(3)) {
                             case 0 -> 0;
-                            case 1 -> count;
-                            default -> random.next(count + 1);
+                            case 1 -> operation.countElements();
+                            default -> random.next(operation.countElements() + 1);
                         };
             }
         }
+        return counts;
     }
 
     /** How many elements each rank puts in. */

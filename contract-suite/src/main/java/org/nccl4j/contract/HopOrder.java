@@ -6,7 +6,7 @@ public interface HopOrder {
     /**
      * The ranks in the order in which their inputs join. All-reduce cuts its buffer into one chunk
      * per rank, as evenly as possible, longer ones first; reduce-scatter's chunk r is rank r's
-     * block.
+     * block; reduce's only chunk is the root's.
      *
      * @param ranks the number of ranks
      * @param chunk 0 to {@code ranks - 1}

@@ -34,13 +34,14 @@ final class OperationProgram implements RankProgram {
      * A program.
      *
      * @param operation what to do
+     * @param geometry where its elements go
      * @param values inputs and what they reduce to
      * @param firstRegion the number of the first of two regions per rank that nobody else uses
      *     until the check
      */
-    OperationProgram(OperationCase operation, Values values, int firstRegion) {
+    OperationProgram(OperationCase operation, Geometry geometry, Values values, int firstRegion) {
         this.operation = operation;
-        this.geometry = new Geometry(operation);
+        this.geometry = geometry;
         this.values = values;
         this.arithmetic = Arithmetic.of(operation.type());
         this.width = arithmetic.widthBytes();
@@ -51,10 +52,19 @@ final class OperationProgram implements RankProgram {
 
     /** With inputs that give one right answer in any order. */
     static OperationProgram exact(OperationCase operation) {
-        return new OperationProgram(operation, exactValues(operation), 0);
+        return exact(operation, 0);
     }
 
-    static Values exactValues(OperationCase operation) {
+    static OperationProgram exact(OperationCase operation, int firstRegion) {
+        return new OperationProgram(
+                operation, new Geometry(operation), exactValues(operation), firstRegion);
+    }
+
+    static OperationProgram of(OperationCase operation, Values values) {
+        return new OperationProgram(operation, new Geometry(operation), values, 0);
+    }
+
+    private static Values exactValues(OperationCase operation) {
         int[] lengths = new Geometry(operation).inputLengths();
         return operation.collective().reduces()
                 ? Values.exact(
@@ -69,6 +79,13 @@ final class OperationProgram implements RankProgram {
     @Override
     public String id() {
         return operation.id();
+    }
+
+    /** Whether a rank cannot have its result without another one. */
+    boolean needs(int rank, int other) {
+        return geometry.output(rank).stream()
+                .filter(part -> part.count() > 0)
+                .anyMatch(part -> part.source() == other || part.source() == Part.REDUCED);
     }
 
     /** What the rank's output held at its last check, part after part. */
@@ -374,6 +391,9 @@ final class OperationProgram implements RankProgram {
             byte[] bytes = new byte[parts.stream().mapToInt(Part::count).sum() * width];
             int to = 0;
             for (Part part : parts) {
+                if (part.count() == 0) {
+                    continue;
+                }
                 int from = recv.offsetBytes + part.place() * width;
                 System.arraycopy(actual, from, bytes, to, part.count() * width);
                 to += part.count() * width;

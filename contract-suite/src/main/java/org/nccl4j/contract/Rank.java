@@ -1,6 +1,5 @@
 package org.nccl4j.contract;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.nccl4j.collectives.Communicator;
@@ -48,8 +47,8 @@ final class Rank implements AutoCloseable {
         return stream;
     }
 
-    void synchronize(Duration timeout) {
-        stream.synchronize(timeout);
+    void synchronize() {
+        stream.synchronize(RankSet.DEADLINE);
     }
 
     /** Another stream, closed with this rank. */

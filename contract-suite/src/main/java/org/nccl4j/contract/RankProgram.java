@@ -1,7 +1,9 @@
 package org.nccl4j.contract;
 
+import java.util.List;
 import java.util.function.Function;
 import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.Operations;
 
 /**
@@ -20,6 +22,11 @@ interface RankProgram {
      * @param on a communicator's operations: its own, or those of the open group
      */
     void issue(Rank rank, Function<Communicator, Operations> on);
+
+    /** The streams that {@link #issue} uses. */
+    default List<DeviceStream> streams(Rank rank) {
+        return List.of(rank.stream());
+    }
 
     /** Throws an {@link AssertionError} if anything is not as it must be. */
     void check(Rank rank);

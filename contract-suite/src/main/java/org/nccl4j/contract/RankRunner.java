@@ -60,7 +60,9 @@ sealed interface RankRunner {
                             LockSupport.parkNanos(delays.next(DELAY_LIMIT_NANOS));
                         }
                         program.issue(rank, communicator -> communicator);
-                        rank.synchronize(SYNCHRONIZE_TIMEOUT);
+                        for (DeviceStream stream : program.streams(rank)) {
+                            stream.synchronize(SYNCHRONIZE_TIMEOUT);
+                        }
                         program.check(rank);
                     } catch (AssertionError e) {
                         failures.add(new Failure(program.id(), rank.rank(), e));
@@ -85,7 +87,6 @@ sealed interface RankRunner {
         @Override
         public List<Failure> run(RankSet ranks, List<? extends RankProgram> programs) {
             List<Failure> failures = new ArrayList<>();
-            List<DeviceStream> streams = ranks.ranks().stream().map(Rank::stream).toList();
             ranks.onOneThread(
                     () -> {
                         for (RankProgram program : programs) {
@@ -96,6 +97,9 @@ sealed interface RankRunner {
                                                 ranks.ranks()
                                                         .forEach(rank ->
                                                                 program.issue(rank, group::on)));
+                                List<DeviceStream> streams = new ArrayList<>();
+                                ranks.ranks()
+                                        .forEach(rank -> streams.addAll(program.streams(rank)));
                                 ranks.backend().synchronizeAll(streams, SYNCHRONIZE_TIMEOUT);
                             } catch (RuntimeException e) {
                                 failures.add(new Failure(program.id(), -1, e));

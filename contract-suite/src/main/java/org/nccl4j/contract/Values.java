@@ -47,26 +47,42 @@ record Values(long[][] inputs, long[] scalars, long[] reduced) {
         return new Values(inputs, scalars, reduced);
     }
 
-    /**
-     * The same inputs with their reduction in a given order; chunks as {@link HopOrder} has them.
-     */
-    Values reducedInOrder(DataType type, Reduction reduction, HopOrder order) {
-        Arithmetic arithmetic = Arithmetic.of(type);
-        int ranks = inputs.length;
+    /** The same inputs, reduced as the hop order of an operation has it. */
+    Values reducedInOrder(OperationCase operation, HopOrder order) {
+        Arithmetic arithmetic = Arithmetic.of(operation.type());
+        int ranks = operation.ranks();
         int length = inputs[0].length;
         long[] result = new long[length];
         long[] element = new long[ranks];
-        int i = 0;
+        int[] chunkOf = chunks(operation, length);
+        int[][] orders = new int[ranks][];
         for (int chunk = 0; chunk < ranks; chunk++) {
-            int[] inOrder = order.ranksInOrder(ranks, chunk);
-            int end = i + length / ranks + (chunk < length % ranks ? 1 : 0);
-            for (; i < end; i++) {
-                for (int r = 0; r < ranks; r++) {
-                    element[r] = inputs[r][i];
-                }
-                result[i] = arithmetic.reduce(reduction, element, scalars, inOrder);
+            orders[chunk] = order.ranksInOrder(ranks, chunk);
+        }
+        for (int i = 0; i < length; i++) {
+            for (int r = 0; r < ranks; r++) {
+                element[r] = inputs[r][i];
             }
+            int[] inOrder = orders[chunkOf[i]];
+            result[i] = arithmetic.reduce(operation.reduction(), element, scalars, inOrder);
         }
         return new Values(inputs, scalars, result);
+    }
+
+    /** The chunk of each element. */
+    private static int[] chunks(OperationCase operation, int length) {
+        int[] chunkOf = new int[length];
+        if (operation.collective() == Collective.REDUCE) {
+            Arrays.fill(chunkOf, operation.root());
+            return chunkOf;
+        }
+        int ranks = operation.ranks();
+        int i = 0;
+        for (int chunk = 0; chunk < ranks; chunk++) {
+            int end = i + length / ranks + (chunk < length % ranks ? 1 : 0);
+            Arrays.fill(chunkOf, i, end, chunk);
+            i = end;
+        }
+        return chunkOf;
     }
 }

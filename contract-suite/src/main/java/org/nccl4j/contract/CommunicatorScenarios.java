@@ -1,0 +1,502 @@
+package org.nccl4j.contract;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
+import org.nccl4j.collectives.Bootstrap;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.InMemoryStore;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.Operations;
+import org.nccl4j.collectives.Pending;
+import org.nccl4j.collectives.Rendezvous;
+import org.nccl4j.collectives.Traffic;
+
+/** How communicators come to be, and many of them at work at once. */
+final class CommunicatorScenarios {
+    private CommunicatorScenarios() {}
+
+    static List<Scenario> all() {
+        return List.of(
+                new Scenario("split-by-color-and-key", CommunicatorScenarios::split),
+                new Scenario("split-needs-every-rank", CommunicatorScenarios::splitWaits),
+                new Scenario("split-by-one-thread", CommunicatorScenarios::splitByOneThread),
+                new Scenario("split-outlives-its-parent", CommunicatorScenarios::splitOutlives),
+                new Scenario("split-overlapping-groups", CommunicatorScenarios::overlapping),
+                new Scenario("exchange-counts", CommunicatorScenarios::exchangeCounts),
+                new Scenario("create-by-unique-id", CommunicatorScenarios::createById),
+                new Scenario("create-by-rendezvous", CommunicatorScenarios::createByRendezvous),
+                new Scenario("create-with-a-rank-missing", CommunicatorScenarios::missing),
+                new Scenario("create-with-a-clash", CommunicatorScenarios::clash),
+                new Scenario("traffic-adds-up", CommunicatorScenarios::traffic),
+                new Scenario("many-operations-in-flight", CommunicatorScenarios::inFlight));
+    }
+
+    private static void split(Stage stage) {
+        RankSet ranks = stage.ranks(5);
+        // Ranks 0, 2, 4 in reverse order; 1 alone; 3 stays out.
+        int[] colors = {7, 0, 7, Communicator.NO_COLOR, 7};
+        ranks.onEvery(rank -> {
+            int r = rank.rank();
+            Optional<Communicator> made =
+                    rank.communicator().split(colors[r], -r).await(RankSet.DEADLINE);
+            if (colors[r] == Communicator.NO_COLOR) {
+                assertThat(made).isEmpty();
+                return;
+            }
+            try (Communicator part = made.orElseThrow();
+                    Rank member = new Rank(part)) {
+                assertThat(part.size()).isEqualTo(r == 1 ? 1 : 3);
+                assertThat(part.rank()).isEqualTo(r == 1 ? 0 : (4 - r) / 2);
+                assertThat(part.device()).isEqualTo(rank.device());
+                assertThat(new Summands(member, r).sum()).containsExactly(r == 1 ? 1 : 6);
+            }
+        });
+        ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(10));
+    }
+
+    private static void splitWaits(Stage stage) {
+        RankSet ranks = stage.ranks(2);
+        List<Pending<Optional<Communicator>>> pending = new ArrayList<>();
+        ranks.on(
+                0,
+                rank -> {
+                    pending.add(rank.communicator().split(0, 0));
+                    // Enqueued behind the split, which it waits for.
+                    new Summands(rank, 1).enqueue();
+                });
+        StreamScenarios.staysBusy("work behind a split", ranks.rank(0).stream());
+        assertThat(pending.getFirst().isDone()).isFalse();
+        assertThatThrownBy(
+                        () -> assertThat(pending.getFirst().await(Duration.ofMillis(10))).isNull())
+                .isInstanceOf(CollectiveTimeoutException.class);
+        ranks.on(
+                1,
+                rank -> {
+                    pending.add(rank.communicator().split(0, 0));
+                    new Summands(rank, 1).enqueue();
+                });
+        ranks.onEvery(Rank::synchronize);
+        for (Pending<Optional<Communicator>> one : pending) {
+            Communicator made = one.await(RankSet.DEADLINE).orElseThrow();
+            assertThat(one.await(Duration.ZERO).orElseThrow()).isSameAs(made);
+            assertThat(one.isDone()).isTrue();
+            stage.closing(made);
+        }
+    }
+
+    private static void splitByOneThread(Stage stage) {
+        RankSet ranks = stage.ranks(4);
+        List<Optional<Communicator>> made =
+                stage.backend()
+                        .split(
+                                ranks.communicators(),
+                                new int[] {0, 1, 0, Communicator.NO_COLOR},
+                                new int[] {1, 0, 0, 0})
+                        .await(RankSet.DEADLINE);
+        assertThat(made).hasSize(4);
+        assertThat(made.get(3)).isEmpty();
+        assertThat(made.get(0).orElseThrow().rank()).isEqualTo(1);
+        assertThat(made.get(2).orElseThrow().rank()).isZero();
+        RankSet pair =
+                stage.closing(
+                        RankSet.of(
+                                stage.backend(),
+                                List.of(made.get(2).orElseThrow(), made.get(0).orElseThrow())));
+        stage.closing(RankSet.of(stage.backend(), List.of(made.get(1).orElseThrow())));
+        pair.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(8));
+        long[][] counts =
+                stage.backend()
+                        .exchangeCounts(pair.communicators(), new long[][] {{1, 2}, {3, 4}})
+                        .await(RankSet.DEADLINE);
+        assertThat(counts).isDeepEqualTo(new long[][] {{1, 3}, {2, 4}});
+    }
+
+    private static void splitOutlives(Stage stage) {
+        RankSet parent = stage.ranks(2);
+        List<Communicator> children = new ArrayList<>();
+        for (Optional<Communicator> child :
+                stage.backend()
+                        .split(parent.communicators(), new int[] {0, 0}, new int[] {0, 0})
+                        .await(RankSet.DEADLINE)) {
+            children.add(child.orElseThrow());
+        }
+        RankSet child = stage.closing(RankSet.of(stage.backend(), children));
+        parent.onEvery(rank -> rank.communicator().close());
+        child.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(8));
+    }
+
+    /** A program on the sub-communicators that ranks are in: one operation per color. */
+    private static final class OnGroup {
+        private final OperationProgram[] byColor;
+        private final int[] colorOfRank;
+        private final Rank[] members;
+
+        private OnGroup(OperationProgram[] byColor, int[] colorOfRank, Rank[] members) {
+            this.byColor = byColor;
+            this.colorOfRank = colorOfRank;
+            this.members = members;
+        }
+
+        private OperationProgram of(Rank rank) {
+            return byColor[colorOfRank[rank.rank()]];
+        }
+
+        private Rank member(Rank rank) {
+            return members[rank.rank()];
+        }
+    }
+
+    /** A sequence of operations on several communicators, with no wait in between. */
+    private static final class Interleaved implements RankProgram {
+        private final String id;
+        private final List<OnGroup> steps;
+
+        private Interleaved(String id, List<OnGroup> steps) {
+            this.id = id;
+            this.steps = steps;
+        }
+
+        @Override
+        public String id() {
+            return id;
+        }
+
+        @Override
+        public void prepare(Rank rank) {
+            steps.forEach(step -> step.of(rank).prepare(step.member(rank)));
+        }
+
+        @Override
+        public void issue(Rank rank, Function<Communicator, Operations> on) {
+            steps.forEach(step -> step.of(rank).issue(step.member(rank), on));
+        }
+
+        @Override
+        public List<DeviceStream> streams(Rank rank) {
+            return steps.stream().map(step -> step.member(rank).stream()).distinct().toList();
+        }
+
+        @Override
+        public void check(Rank rank) {
+            steps.forEach(step -> step.of(rank).check(step.member(rank)));
+        }
+    }
+
+    /** World, rows and columns of a 2 x 3 grid, all at work at once. */
+    private static void overlapping(Stage stage) {
+        int size = 6;
+        RankSet ranks = stage.ranks(size);
+        int[][] colors = {{0, 0, 0, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {0, 1, 2, 0, 1, 2}};
+        Rank[][] members = new Rank[colors.length][size];
+        for (int kind = 0; kind < colors.length; kind++) {
+            List<Optional<Communicator>> made =
+                    stage.backend()
+                            .split(ranks.communicators(), colors[kind], new int[size])
+                            .await(RankSet.DEADLINE);
+            RankSet all =
+                    stage.closing(
+                            RankSet.of(
+                                    stage.backend(),
+                                    made.stream().map(Optional::orElseThrow).toList()));
+            for (int r = 0; r < size; r++) {
+                members[kind][r] = all.rank(r);
+            }
+        }
+        for (int round = 0; round < 8; round++) {
+            long seed = Mix.hash(stage.seed(), round);
+            List<OnGroup> steps = randomSteps(colors, members, seed);
+            stage.run(
+                    new RankRunner.ThreadPerRank(seed),
+                    ranks,
+                    List.of(new Interleaved("interleaved, seed " + seed, steps)));
+            stage.run(
+                    new RankRunner.OneThreadWithGroups(),
+                    ranks,
+                    List.of(new Interleaved("interleaved in a group, seed " + seed, steps)));
+        }
+    }
+
+    private static List<OnGroup> randomSteps(int[][] colors, Rank[][] members, long seed) {
+        Mix random = new Mix(seed);
+        List<OnGroup> steps = new ArrayList<>();
+        int[] counts = {0, 1, 5, 33, 257, 4099};
+        DataType[] types = {DataType.INT32, DataType.FLOAT32, DataType.UINT8, DataType.INT64};
+        for (int i = 0; i < 30; i++) {
+            int kind = random.next(colors.length);
+            Collective collective = Collective.values()[random.next(Collective.values().length)];
+            Reduction reduction =
+                    collective.reduces()
+                            ? Reduction.values()[random.next(Reduction.values().length)]
+                            : null;
+            DataType type = types[random.next(types.length)];
+            int count = counts[random.next(counts.length)];
+            boolean inPlace = random.nextBoolean();
+            int groups = kind == 0 ? 1 : kind == 1 ? 2 : 3;
+            int groupSize = colors[kind].length / groups;
+            OperationProgram[] byColor = new OperationProgram[groups];
+            for (int color = 0; color < groups; color++) {
+                byColor[color] =
+                        OperationProgram.exact(
+                                new OperationCase(
+                                        collective,
+                                        type,
+                                        reduction,
+                                        groupSize,
+                                        count,
+                                        inPlace,
+                                        collective.rooted() ? random.next(groupSize) : 0,
+                                        random.next()),
+                                2 * i);
+            }
+            steps.add(new OnGroup(byColor, colors[kind], members[kind]));
+        }
+        return steps;
+    }
+
+    private static void exchangeCounts(Stage stage) {
+        RankSet ranks = stage.ranks(3);
+        ranks.onEvery(rank -> {
+            long r = rank.rank();
+            long[] received =
+                    rank.communicator()
+                            .exchangeCounts(new long[] {10 * r, 10 * r + 1, 10 * r + 2})
+                            .await(RankSet.DEADLINE);
+            assertThat(received).containsExactly(r, 10 + r, 20 + r);
+            assertThat(new Summands(rank, 1).sum()).containsExactly(3);
+        });
+    }
+
+    private static List<Future<Communicator>> create(
+            ExecutorService executor, Stage stage, Function<Integer, Bootstrap> bootstrap, int n) {
+        List<Future<Communicator>> made = new ArrayList<>();
+        for (int r = 0; r < n; r++) {
+            int rank = r;
+            made.add(
+                    executor.submit(() ->
+                            stage.backend()
+                                    .create(
+                                            bootstrap.apply(rank),
+                                            rank,
+                                            n,
+                                            CommunicatorConfig.defaults()
+                                                    .withOperationTimeout(Duration.ofSeconds(20))
+                                                    .withDevice(rank))));
+        }
+        return made;
+    }
+
+    private static void meetAndSum(Stage stage, Function<Integer, Bootstrap> bootstrap) {
+        int size = 3;
+        stage.needsDevices(size);
+        List<Communicator> communicators = new ArrayList<>();
+        try (ExecutorService executor = Executors.newCachedThreadPool()) {
+            for (Future<Communicator> future : create(executor, stage, bootstrap, size)) {
+                communicators.add(get(future));
+            }
+        }
+        RankSet ranks = stage.closing(RankSet.of(stage.backend(), communicators));
+        for (int r = 0; r < size; r++) {
+            assertThat(communicators.get(r).rank()).isEqualTo(r);
+            assertThat(communicators.get(r).size()).isEqualTo(size);
+            assertThat(communicators.get(r).device().ordinal()).isEqualTo(r);
+        }
+        ranks.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(12));
+    }
+
+    private static Communicator get(Future<Communicator> future) {
+        try {
+            return future.get(30, TimeUnit.SECONDS);
+        } catch (Exception e) {
+            throw new AssertionError("a rank could not join", e);
+        }
+    }
+
+    private static void createById(Stage stage) {
+        Bootstrap id = stage.backend().newUniqueId();
+        meetAndSum(stage, rank -> id);
+    }
+
+    private static void createByRendezvous(Stage stage) {
+        InMemoryStore store = new InMemoryStore();
+        meetAndSum(stage, rank -> new Rendezvous(store, "job-" + stage.seed()));
+    }
+
+    private static void missing(Stage stage) {
+        stage.needsDevices(3);
+        Bootstrap id = stage.backend().newUniqueId();
+        CommunicatorConfig config =
+                CommunicatorConfig.defaults().withOperationTimeout(Duration.ofSeconds(1));
+        List<CollectiveTimeoutException> failures = new ArrayList<>();
+        try (ExecutorService executor = Executors.newCachedThreadPool()) {
+            List<Future<?>> joining = new ArrayList<>();
+            for (int rank : new int[] {0, 2}) {
+                joining.add(
+                        executor.submit(() -> {
+                            CollectiveTimeoutException e =
+                                    catchThrowableOfType(
+                                            CollectiveTimeoutException.class,
+                                            () ->
+                                                    assertThat(
+                                                                    stage.backend()
+                                                                            .create(
+                                                                                    id, rank, 3,
+                                                                                    config))
+                                                            .isNull());
+                            synchronized (failures) {
+                                failures.add(e);
+                            }
+                        }));
+            }
+            for (Future<?> future : joining) {
+                try {
+                    future.get(30, TimeUnit.SECONDS);
+                } catch (Exception e) {
+                    throw new AssertionError("create did not end with a timeout", e);
+                }
+            }
+        }
+        assertThat(failures).hasSize(2);
+        for (CollectiveTimeoutException failure : failures) {
+            assertThat(failure).isNotNull();
+            assertThat(failure.getMessage()).containsPattern("\\b1\\b");
+        }
+    }
+
+    private static void clash(Stage stage) {
+        stage.needsDevices(2);
+        CommunicatorConfig config =
+                CommunicatorConfig.defaults().withOperationTimeout(Duration.ofSeconds(20));
+        Bootstrap id = stage.backend().newUniqueId();
+        for (int wrong : new int[] {-1, 2}) {
+            assertThat(
+                            RankSet.refusal(() ->
+                                    assertThat(stage.backend().create(id, wrong, 2, config))
+                                            .isNull()))
+                    .hasMessageContaining(Integer.toString(wrong));
+        }
+        try (ExecutorService executor = Executors.newCachedThreadPool()) {
+            Future<Communicator> zero =
+                    executor.submit(() -> stage.backend().create(id, 0, 2, config));
+            // Rank 0 is taken as soon as that thread has joined; whoever comes second is refused.
+            Future<Communicator> twin =
+                    executor.submit(() -> stage.backend().create(id, 0, 2, config));
+            Future<Communicator> refused = firstDone(zero, twin);
+            CollectiveException cause =
+                    catchThrowableOfType(CollectiveException.class, () -> unwrap(refused));
+            assertThat(cause)
+                    .isInstanceOf(InvalidArgumentException.class)
+                    .hasMessageContaining("0");
+            InvalidArgumentException size =
+                    RankSet.refusal(
+                            () -> assertThat(stage.backend().create(id, 1, 3, config)).isNull());
+            assertThat(size).hasMessageContaining("2").hasMessageContaining("3");
+            List<Communicator> both = new ArrayList<>();
+            Communicator one = stage.backend().create(id, 1, 2, config);
+            both.add(get(refused.equals(zero) ? twin : zero));
+            both.add(one);
+            RankSet ranks = stage.closing(RankSet.of(stage.backend(), both));
+            ranks.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(8));
+        }
+    }
+
+    private static Future<Communicator> firstDone(
+            Future<Communicator> one, Future<Communicator> other) {
+        long end = System.nanoTime() + RankSet.DEADLINE.toNanos();
+        while (System.nanoTime() < end) {
+            if (one.isDone()) {
+                return one;
+            }
+            if (other.isDone()) {
+                return other;
+            }
+            Thread.onSpinWait();
+        }
+        throw new AssertionError("two ranks 0 were let in, or none was told");
+    }
+
+    private static void unwrap(Future<Communicator> future) {
+        try {
+            assertThat(future.get()).isNull();
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof CollectiveException cause) {
+                throw cause;
+            }
+            throw new AssertionError("an unexpected failure", e.getCause());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new AssertionError("interrupted", e);
+        }
+    }
+
+    private static void traffic(Stage stage) {
+        if (!stage.capabilities().trafficCounters()) {
+            throw stage.unsupported("traffic counters");
+        }
+        int size = 4;
+        RankSet ranks = stage.ranks(size);
+        List<OperationProgram> programs = new ArrayList<>();
+        CoreCases cases = new CoreCases(stage.seed());
+        for (Collective collective : Collective.values()) {
+            Reduction reduction = collective.reduces() ? Reduction.SUM : null;
+            programs.add(
+                    OperationProgram.exact(
+                            cases.operation(
+                                    collective, DataType.INT32, reduction, size, 37, false)));
+        }
+        stage.run(new RankRunner.ThreadPerRank(0), ranks, programs);
+        Traffic[] traffic = new Traffic[size];
+        for (int r = 0; r < size; r++) {
+            traffic[r] = ranks.rank(r).communicator().traffic();
+            assertThat(traffic[r].sentBytes()[r]).as("to itself").isZero();
+            assertThat(traffic[r].totalSentBytes()).isPositive();
+        }
+        for (int from = 0; from < size; from++) {
+            for (int to = 0; to < size; to++) {
+                assertThat(traffic[from].sentBytes()[to])
+                        .as("from %d to %d", from, to)
+                        .isEqualTo(traffic[to].receivedBytes()[from]);
+            }
+        }
+    }
+
+    /** Hundreds of operations on one stream before anyone looks, ranks at their own pace. */
+    private static void inFlight(Stage stage) {
+        int size = 3;
+        int operations = 300;
+        RankSet ranks = stage.ranks(size);
+        ranks.onEvery(rank -> {
+            Mix random = new Mix(Mix.hash(stage.seed(), rank.rank()));
+            List<Summands> sums = new ArrayList<>();
+            for (int i = 0; i < operations; i++) {
+                Summands sum = new Summands(rank, i, rank.rank());
+                sum.enqueue();
+                sums.add(sum);
+                if (random.next(20) == 0) {
+                    LockSupport.parkNanos(random.next(300_000));
+                }
+            }
+            rank.synchronize();
+            for (int i = 0; i < operations; i++) {
+                assertThat(sums.get(i).result()).containsExactly(size * i, 3);
+            }
+        });
+    }
+}
