@@ -25,7 +25,6 @@ import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
-import org.nccl4j.collectives.WaitInterruptedException;
 
 /**
  * The contract in pure Java: ranks of this process, on virtual devices.
@@ -49,18 +48,15 @@ public final class CpuBackend implements Backend {
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private final Engine engine;
-    private final CpuDevices devices;
-    private final Scheduler scheduler;
+    private final Scheduler scheduler = Scheduler.SHARED;
 
     /** For {@link java.util.ServiceLoader}; programs use {@code Backends}. */
     public CpuBackend() {
-        this(new ReferenceEngine(), CpuDevices.SHARED);
+        this(new ReferenceEngine());
     }
 
-    CpuBackend(Engine engine, CpuDevices devices) {
+    CpuBackend(Engine engine) {
         this.engine = engine;
-        this.devices = devices;
-        this.scheduler = devices.scheduler();
     }
 
     @Override
@@ -74,7 +70,7 @@ public final class CpuBackend implements Backend {
                 "pure Java, engine "
                         + engine.name()
                         + ", "
-                        + CpuDevices.processorModel()
+                        + MachineMemory.processorModel()
                         + ", "
                         + Runtime.getRuntime().availableProcessors()
                         + " processors");
@@ -87,28 +83,28 @@ public final class CpuBackend implements Backend {
 
     @Override
     public List<Device> devices() {
-        List<Device> defaults = new ArrayList<>();
-        for (int ordinal = 0; ordinal < CpuDevices.defaultCount(); ordinal++) {
-            defaults.add(devices.device(ordinal));
+        List<Device> devices = new ArrayList<>();
+        for (int ordinal = 0; ordinal < CpuDevice.defaultCount(); ordinal++) {
+            devices.add(CpuDevice.of(ordinal));
         }
-        return List.copyOf(defaults);
+        return List.copyOf(devices);
     }
 
     @Override
     public int deviceLimit() {
-        return CpuDevices.LIMIT;
+        return CpuDevice.LIMIT;
     }
 
     @Override
     public Device device(int ordinal) {
-        return devices.device(ordinal);
+        return CpuDevice.of(ordinal);
     }
 
     @Override
     public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
-        if (ranks < 1 || ranks > CpuDevices.LIMIT) {
+        if (ranks < 1 || ranks > CpuDevice.LIMIT) {
             throw new InvalidArgumentException(
-                    "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevices.LIMIT);
+                    "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevice.LIMIT);
         }
         if (config.deviceOrdinal().isPresent()) {
             throw new InvalidArgumentException(
@@ -116,11 +112,11 @@ public final class CpuBackend implements Backend {
                             + config.deviceOrdinal().getAsInt()
                             + "; leave it out, or use create() per rank");
         }
-        List<CpuDevice> rankDevices = new ArrayList<>(ranks);
+        List<CpuDevice> devices = new ArrayList<>(ranks);
         for (int rank = 0; rank < ranks; rank++) {
-            rankDevices.add(devices.device(rank));
+            devices.add(CpuDevice.of(rank));
         }
-        Clique clique = new Clique(scheduler, engine, config, config.name(), rankDevices);
+        Clique clique = new Clique(scheduler, engine, config, config.name(), devices);
         List<CpuCommunicator> communicators;
         Chore chores;
         synchronized (scheduler) {
@@ -140,7 +136,7 @@ public final class CpuBackend implements Backend {
 
     @Override
     public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
-        if (size < 1 || size > CpuDevices.LIMIT || rank < 0 || rank >= size) {
+        if (size < 1 || size > CpuDevice.LIMIT || rank < 0 || rank >= size) {
             throw new InvalidArgumentException(
                     "create of communicator '"
                             + config.name()
@@ -149,7 +145,7 @@ public final class CpuBackend implements Backend {
                             + " of "
                             + size
                             + "; the size must be 1 to "
-                            + CpuDevices.LIMIT
+                            + CpuDevice.LIMIT
                             + " and the rank 0 to size - 1");
         }
         UniqueId id =
@@ -158,8 +154,7 @@ public final class CpuBackend implements Backend {
                     case Rendezvous rendezvous ->
                             StoreMeeting.agree(this, rendezvous, rank, size, config);
                 };
-        CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
-        return Meeting.join(scheduler, engine, id, rank, size, device, config);
+        return Meeting.join(scheduler, engine, id, rank, size, config);
     }
 
     @Override
@@ -275,12 +270,11 @@ public final class CpuBackend implements Backend {
             mine.add(each);
         }
         CollectiveException first = null;
-        for (int i = 0; i < mine.size(); i++) {
+        for (CpuCommunicator communicator : mine) {
             try {
-                first = join(first, mine.get(i).finishWork());
-            } catch (WaitInterruptedException e) {
-                mine.subList(0, i + 1).forEach(CpuCommunicator::reopen);
-                throw e;
+                first = join(first, communicator.finishWork());
+            } catch (CollectiveException e) {
+                first = join(first, e);
             }
         }
         for (CpuCommunicator communicator : mine) {

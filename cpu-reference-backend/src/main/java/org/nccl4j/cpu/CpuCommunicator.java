@@ -315,11 +315,6 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 new Waiter() {
                     @Override
                     boolean isOver() {
-                        return seemsOver();
-                    }
-
-                    @Override
-                    boolean seemsOver() {
                         return clique.aborted;
                     }
                 };
@@ -347,13 +342,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
     @Override
     public void close() {
         OpenGroup.refuseIfTouched(member);
-        CollectiveException failure;
-        try {
-            failure = finishWork();
-        } catch (WaitInterruptedException e) {
-            reopen();
-            throw e;
-        }
+        CollectiveException failure = finishWork();
         leave();
         if (failure != null) {
             throw failure.forThisThread();
@@ -365,7 +354,6 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
      * #leave}.
      *
      * @return the failure of work that was waiting, or null
-     * @throws WaitInterruptedException if the thread was interrupted; {@link #reopen} then
      */
     CollectiveException finishWork() {
         long startNanos = System.nanoTime();
@@ -384,11 +372,6 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 new Waiter() {
                     @Override
                     boolean isOver() {
-                        return seemsOver();
-                    }
-
-                    @Override
-                    boolean seemsOver() {
                         return member.isIdle() || clique.cause != null;
                     }
                 };
@@ -398,6 +381,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         boolean aborting;
         synchronized (scheduler) {
             if (outcome == Workers.Outcome.INTERRUPTED) {
+                member.closing = false;
                 throw new WaitInterruptedException(
                         "interrupted while closing "
                                 + member.describe()
@@ -414,23 +398,12 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         }
         scheduler.workers().perform(chores);
         if (aborting) {
-            try {
-                awaitAbort(
-                        System.nanoTime(),
-                        clique.timeoutNanos,
-                        Wording.time(clique.config.operationTimeout()));
-            } catch (CollectiveTimeoutException e) {
-                return e;
-            }
+            awaitAbort(
+                    System.nanoTime(),
+                    clique.timeoutNanos,
+                    Wording.time(clique.config.operationTimeout()));
         }
         return failure;
-    }
-
-    /** Takes an interrupted {@link #finishWork} back. */
-    void reopen() {
-        synchronized (scheduler) {
-            member.closing = false;
-        }
     }
 
     private Chore requestAbortIfFailed() {

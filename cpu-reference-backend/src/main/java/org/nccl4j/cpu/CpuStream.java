@@ -16,7 +16,6 @@ import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.WaitInterruptedException;
-import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -337,14 +336,14 @@ final class CpuStream implements DeviceStream {
     @Override
     public void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
         OpenGroup.refuseIfTouched(this);
-        ArgumentChecks.copy(CpuBackend.CAPABILITIES, source, destination, sizeBytes);
+        LocalWork.checkCopy(source, destination, sizeBytes);
         enqueueLocal("copy", source, destination, sizeBytes, (byte) 0);
     }
 
     @Override
     public void fill(DeviceBuffer destination, byte value) {
         OpenGroup.refuseIfTouched(this);
-        ArgumentChecks.fill(CpuBackend.CAPABILITIES, destination);
+        LocalWork.checkFill(destination);
         enqueueLocal("fill", null, destination, destination.sizeBytes(), value);
     }
 
@@ -445,7 +444,7 @@ final class CpuStream implements DeviceStream {
                         if (failure == null) {
                             future.complete(null);
                         } else {
-                            future.completeExceptionally(failure.forThisThread());
+                            future.completeExceptionally(failure);
                         }
                     });
             return null;

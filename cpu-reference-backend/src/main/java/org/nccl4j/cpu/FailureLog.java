@@ -5,12 +5,12 @@ import org.nccl4j.collectives.CommunicatorAbortedException;
 
 /** The one record that is logged when a communicator fails: the cause and where each rank stood. */
 final class FailureLog extends Chore {
-    private final System.Logger log;
+    private static final System.Logger LOG = System.getLogger(FailureLog.class.getName());
+
     private final String text;
     private final CollectiveException cause;
 
-    private FailureLog(System.Logger log, String text, CollectiveException cause) {
-        this.log = log;
+    private FailureLog(String text, CollectiveException cause) {
         this.text = text;
         this.cause = cause;
     }
@@ -18,9 +18,7 @@ final class FailureLog extends Chore {
     /** Lock held. */
     static FailureLog of(Clique clique) {
         return new FailureLog(
-                clique.scheduler.log(),
-                "communicator '" + clique.name + "' failed" + Wording.table(clique),
-                clique.cause);
+                "communicator '" + clique.name + "' failed" + Wording.table(clique), clique.cause);
     }
 
     @Override
@@ -30,7 +28,7 @@ final class FailureLog extends Chore {
                 cause instanceof CommunicatorAbortedException
                         ? System.Logger.Level.INFO
                         : System.Logger.Level.ERROR;
-        log.log(level, text, cause);
+        LOG.log(level, text, cause);
         return null;
     }
 }

@@ -19,6 +19,12 @@ final class HostPending<T> implements Pending<T> {
 
     @Override
     public boolean isDone() {
+        synchronized (call.clique().scheduler) {
+            return isOver();
+        }
+    }
+
+    private boolean isOver() {
         return call.isDone() || call.clique().cause != null;
     }
 
@@ -30,12 +36,7 @@ final class HostPending<T> implements Pending<T> {
                 new Waiter() {
                     @Override
                     boolean isOver() {
-                        return HostPending.this.isDone();
-                    }
-
-                    @Override
-                    boolean seemsOver() {
-                        return HostPending.this.isDone();
+                        return HostPending.this.isOver();
                     }
                 };
         Workers.Outcome outcome =

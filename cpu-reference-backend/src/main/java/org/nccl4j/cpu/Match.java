@@ -132,12 +132,10 @@ final class Match extends Work implements JoinedOperation {
         if (++arrived == parts.length) {
             joined = true;
             sizeBytes = 0;
-            boolean measured = false;
             for (Part each : parts) {
                 sizeBytes += each.bytes(clique.size);
-                measured |= each.event != null;
             }
-            if (measured) {
+            if (part.event != null) {
                 joinedNanos = System.nanoTime();
             }
             clique.running++;
@@ -189,7 +187,8 @@ final class Match extends Work implements JoinedOperation {
     void givenUp() {
         clique.running--;
         if (run != null) {
-            scheduler().defer(new EndOfRun(scheduler().log(), run));
+            Engine.Run unfinished = run;
+            scheduler().defer(new EndOfRun(unfinished));
         }
         scheduler().abortIfDue(clique);
     }
@@ -269,11 +268,11 @@ final class Match extends Work implements JoinedOperation {
 
     /** Lets an engine clean up after an operation that was given up. */
     private static final class EndOfRun extends Chore {
-        private final System.Logger log;
+        private static final System.Logger LOG = System.getLogger(Match.class.getName());
+
         private final Engine.Run run;
 
-        EndOfRun(System.Logger log, Engine.Run run) {
-            this.log = log;
+        EndOfRun(Engine.Run run) {
             this.run = run;
         }
 
@@ -282,7 +281,7 @@ final class Match extends Work implements JoinedOperation {
             try {
                 run.finish();
             } catch (RuntimeException | Error e) {
-                log.log(
+                LOG.log(
                         System.Logger.Level.ERROR,
                         "the engine failed to clean up after an operation that was given up",
                         e);
