@@ -329,7 +329,6 @@ public final class DeviceBuffer implements AutoCloseable {
             }
             return memory;
         }
-        MemorySegment plain = memory.reinterpret(memory.byteSize());
-        return memory.isReadOnly() ? plain.asReadOnly() : plain;
+        return memory.reinterpret(memory.byteSize());
     }
 }

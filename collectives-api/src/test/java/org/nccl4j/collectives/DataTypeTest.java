@@ -378,6 +378,8 @@ final class DataTypeTest {
         "-1024, 18446744073709551616", // a tie, to even
         "-1025, 18446744073709549568",
         "9223372036854775807, 9223372036854775808",
+        "-9223372036854774784, 9223372036854775808", // 2^63 + 1024, a tie, to even
+        "-9223372036854774783, 9223372036854777856", // one more is none
     })
     void uint64BeyondADoublesPrecisionIsRoundedToTheNearest(long bits, BigDecimal value) {
         assertThat(new BigDecimal(DataType.UINT64.valueOf(bits))).isEqualByComparingTo(value);
