@@ -3,7 +3,9 @@ package org.nccl4j.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.stream.IntStream;
@@ -463,6 +465,59 @@ class ReferenceEngineTest {
             TestOperation next = sumOf(3, 100);
             run(next);
             assertThat(element(next.recv(2), 99)).isEqualTo(sum(3, 99));
+        }
+    }
+
+    /** Through reflection, because the module does not read the JDK's management modules. */
+    @Test
+    void steadyStateAllocatesNothing() throws ReflectiveOperationException {
+        Object threads =
+                Class.forName("java.lang.management.ManagementFactory")
+                        .getMethod("getThreadMXBean")
+                        .invoke(null);
+        Method allocated =
+                Class.forName("com.sun.management.ThreadMXBean")
+                        .getMethod("getCurrentThreadAllocatedBytes");
+        int n = 3;
+        int count = 40;
+        int rounds = 2_000;
+        for (OperationKind kind : OperationKind.values()) {
+            switch (kind) {
+                case SPLIT, EXCHANGE_COUNTS, ALL_GATHER_V, REDUCE_SCATTER_V, ALL_TO_ALL_V -> {
+                    continue;
+                }
+                default -> {}
+            }
+            int members = kind == OperationKind.SEND_RECV ? 2 : n;
+            TestOperation operation = new TestOperation(kind, members, TYPE, count, 0);
+            for (int p = 0; p < members; p++) {
+                operation.buffers(p, (long) n * count, (long) n * count);
+                operation.with(p, p % 2 == 0 ? ReduceOp.SUM : ReduceOp.preMulSum(TYPE, 2L));
+            }
+            // The first rounds make the run and load classes.
+            roundRobin(operation, 10 * rounds);
+            long before = (long) allocated.invoke(threads);
+            roundRobin(operation, rounds);
+            long bytes = (long) allocated.invoke(threads) - before;
+            assertThat(bytes).as("%s", kind).isLessThan(rounds);
+        }
+    }
+
+    private void roundRobin(TestOperation operation, int rounds) {
+        int n = operation.participants();
+        boolean[] done = new boolean[n];
+        for (int round = 0; round < rounds; round++) {
+            Engine.Run run = engine.start(operation);
+            Arrays.fill(done, false);
+            for (int left = n; left > 0; ) {
+                for (int p = 0; p < n; p++) {
+                    if (!done[p] && run.progress(p) == Engine.Progress.DONE) {
+                        done[p] = true;
+                        left--;
+                    }
+                }
+            }
+            run.finish();
         }
     }
 
