@@ -154,7 +154,8 @@ final class BenchRun {
 
     private ExitCode failed(FailureReport failures, CollectiveException failed) {
         StackTraceElement at = here(failed);
-        console.err("bench: " + failed.getMessage());
+        String during = report.current().map(cell -> " [" + cell + "]").orElse("");
+        console.err("bench: " + failed.getMessage() + during);
         return switch (failed) {
             case CollectiveTimeoutException timeout -> {
                 int seconds = options.timing().timeoutSeconds();
@@ -243,6 +244,7 @@ final class BenchRun {
             rankSet = set;
             set.connect(config, options.layout().parallelInit());
             int timed = options.timing().perIteration() ? options.timing().iterations() : 0;
+            report.allocating(need.totalBytes());
             List<BenchRank> ranks = set.allocate(need.bufferBytes(), timed);
             report.start();
             run(

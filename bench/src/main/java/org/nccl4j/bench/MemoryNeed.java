@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.math.BigInteger;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -28,6 +29,11 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
         return sweep.maxBytes() + shiftBytes();
     }
 
+    /** The bytes of all buffers. */
+    long totalBytes() {
+        return bufferBytes() * BUFFERS * devices.size();
+    }
+
     private long shiftBytes() {
         return WIDEST_BYTES * unalignElements;
     }
@@ -36,9 +42,12 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
     Optional<String> refusal() {
         long availableBytes =
                 devices.stream().mapToLong(d -> d.memory().freeBytes()).min().orElse(0);
-        // In floating point, because sizes up to 2^63 parse.
-        double neededBytes = (double) BUFFERS * ((double) sweep.maxBytes() + shiftBytes());
-        if (neededBytes + RESERVE_BYTES <= availableBytes) {
+        // Sizes up to 2^63 parse.
+        BigInteger neededBytes =
+                BigInteger.valueOf(sweep.maxBytes())
+                        .add(BigInteger.valueOf(shiftBytes()))
+                        .multiply(BigInteger.valueOf(BUFFERS));
+        if (neededBytes.compareTo(BigInteger.valueOf(availableBytes - RESERVE_BYTES)) <= 0) {
             return Optional.empty();
         }
         long fitting = (availableBytes - RESERVE_BYTES) / BUFFERS - shiftBytes();
@@ -49,11 +58,10 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
         return Optional.of(
                 String.format(
                         Locale.ROOT,
-                        "bench: -e %d needs %.0f bytes on each of %d devices (%d buffers) and %d are"
-                                + " available there, %d of which stay in reserve; %s",
+                        "bench: -e %d needs %d bytes (%d buffers) on each device and %d are available"
+                                + " there, %d of which stay in reserve; %s",
                         sweep.maxBytes(),
                         neededBytes,
-                        devices.size(),
                         BUFFERS,
                         availableBytes,
                         RESERVE_BYTES,

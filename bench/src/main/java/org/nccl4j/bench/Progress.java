@@ -17,6 +17,9 @@ final class Progress {
     /** A cell's fixed costs, as bytes: small rows take time as well. */
     private static final long FIXED_BYTES = 256 << 10;
 
+    /** Allocations below this take no time to speak of. */
+    private static final long LARGE_BYTES = 256L << 20;
+
     private final Console console;
     private final boolean enabled;
     private final LongSupplier nanoTime;
@@ -78,16 +81,17 @@ final class Progress {
         if (elapsedNanos < SILENT_NANOS) {
             return;
         }
-        String where = placement == Placement.OUT_OF_PLACE ? "out-of-place" : "in-place";
-        String line =
-                String.format(
-                        Locale.ROOT,
-                        "bench: %d B %s %s %s, %s",
-                        plan.sizeBytes(),
-                        plan.series().type().label(),
-                        plan.series().redop(),
-                        where,
-                        outlook(elapsedNanos / 1e9));
+        show("bench: " + plan.describe(placement) + ", " + outlook(elapsedNanos / 1e9));
+    }
+
+    /** Buffers are about to be allocated. */
+    void allocating(long totalBytes) {
+        if (enabled && totalBytes >= LARGE_BYTES) {
+            show("bench: allocating " + (totalBytes >> 20) + " MiB");
+        }
+    }
+
+    private void show(String line) {
         erase();
         console.errPart(line);
         shown = true;

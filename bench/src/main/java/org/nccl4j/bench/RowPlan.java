@@ -10,6 +10,14 @@ package org.nccl4j.bench;
  */
 record RowPlan(Series series, long sizeBytes, Shape shape, long[][] blockBytes) {
 
+    /** One cell of the row, in words. */
+    String describe(Placement placement) {
+        String redop = series.redop().isEmpty() ? "" : " " + series.redop();
+        String root = series.root() < 0 ? "" : " root " + series.root();
+        String where = placement == Placement.OUT_OF_PLACE ? "out-of-place" : "in-place";
+        return sizeBytes + " B " + series.type().label() + redop + root + " " + where;
+    }
+
     /** The blocks of alltoallv in elements; null for other programs. */
     long[][] blockCounts() {
         if (blockBytes == null) {

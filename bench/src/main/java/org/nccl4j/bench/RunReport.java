@@ -30,6 +30,7 @@ final class RunReport {
     private final BusBandwidthMean mean = new BusBandwidthMean();
     private final List<String> summaries = new ArrayList<>();
     private long outOfBounds;
+    private volatile String current;
     private boolean started;
     private boolean ended;
 
@@ -56,14 +57,28 @@ final class RunReport {
     /** Prints the column headers; from here on the run has a footer. */
     void start() {
         locked(() -> {
+            progress.erase();
             table.columns();
             started = true;
         });
     }
 
-    /** Shows on a terminal what is about to run. */
+    /** Shows on a terminal that buffers are being allocated, which can take a while. */
+    void allocating(long totalBytes) {
+        locked(() -> progress.allocating(totalBytes));
+    }
+
+    /** Notes what is about to run, and shows it on a terminal. */
     void progress(RowPlan plan, Placement placement) {
-        locked(() -> progress.starting(plan, placement));
+        locked(() -> {
+            current = plan.describe(placement);
+            progress.starting(plan, placement);
+        });
+    }
+
+    /** What ran last, for the message of a failure; empty before the first cell. */
+    Optional<String> current() {
+        return Optional.ofNullable(current);
     }
 
     /** Lines that belong to the next row; they are printed before it. */
