@@ -20,6 +20,11 @@ final class CapturedConsole {
         return console;
     }
 
+    /** A byte for standard output, from a stream in between. */
+    void write(int b) {
+        out.write(b);
+    }
+
     /** Standard output as it was written. */
     String out() {
         return out.toString(StandardCharsets.UTF_8);

@@ -14,11 +14,10 @@ import org.nccl4j.collectives.spi.Durations;
  * What the ranks of one communicator share: numbering, matches, traffic, and the failure that ends
  * it. It fails once: the first cause wins.
  *
- * <p>Thread safety: guarded by the scheduler's lock but for the traffic counters.
+ * <p>Thread safety: guarded by the scheduler's lock but for the traffic counters; {@code cause} and
+ * {@code aborted} may be read without it.
  */
 final class Clique {
-    private static final System.Logger LOG = System.getLogger(Clique.class.getName());
-
     final Scheduler scheduler;
     final Engine engine;
     final CommunicatorConfig config;
@@ -39,13 +38,13 @@ final class Clique {
     int closedMembers;
 
     /** Why it failed, or null. */
-    CollectiveException cause;
+    volatile CollectiveException cause;
 
     /** Whether its work is to be given up as soon as none of it runs. */
     boolean abortRequested;
 
     /** Whether its work has been given up. */
-    boolean aborted;
+    volatile boolean aborted;
 
     /** Those who wait for it to abort, to become idle or for a host call. */
     final WaitList waiters = new WaitList();
@@ -101,7 +100,7 @@ final class Clique {
             try {
                 trace.close();
             } catch (IOException e) {
-                LOG.log(System.Logger.Level.ERROR, e.getMessage(), e);
+                scheduler.log().log(System.Logger.Level.ERROR, e.getMessage(), e);
                 throw new UncheckedIOException(e);
             }
         }

@@ -25,6 +25,7 @@ import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
+import org.nccl4j.collectives.WaitInterruptedException;
 
 /**
  * The contract in pure Java: ranks of this process, on virtual devices.
@@ -48,15 +49,18 @@ public final class CpuBackend implements Backend {
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private final Engine engine;
-    private final Scheduler scheduler = Scheduler.SHARED;
+    private final CpuDevices devices;
+    private final Scheduler scheduler;
 
     /** For {@link java.util.ServiceLoader}; programs use {@code Backends}. */
     public CpuBackend() {
-        this(new ReferenceEngine());
+        this(new ReferenceEngine(), CpuDevices.SHARED);
     }
 
-    CpuBackend(Engine engine) {
+    CpuBackend(Engine engine, CpuDevices devices) {
         this.engine = engine;
+        this.devices = devices;
+        this.scheduler = devices.scheduler();
     }
 
     @Override
@@ -70,7 +74,7 @@ public final class CpuBackend implements Backend {
                 "pure Java, engine "
                         + engine.name()
                         + ", "
-                        + MachineMemory.processorModel()
+                        + CpuDevices.processorModel()
                         + ", "
                         + Runtime.getRuntime().availableProcessors()
                         + " processors");
@@ -83,28 +87,28 @@ public final class CpuBackend implements Backend {
 
     @Override
     public List<Device> devices() {
-        List<Device> devices = new ArrayList<>();
-        for (int ordinal = 0; ordinal < CpuDevice.defaultCount(); ordinal++) {
-            devices.add(CpuDevice.of(ordinal));
+        List<Device> defaults = new ArrayList<>();
+        for (int ordinal = 0; ordinal < CpuDevices.defaultCount(); ordinal++) {
+            defaults.add(devices.device(ordinal));
         }
-        return List.copyOf(devices);
+        return List.copyOf(defaults);
     }
 
     @Override
     public int deviceLimit() {
-        return CpuDevice.LIMIT;
+        return CpuDevices.LIMIT;
     }
 
     @Override
     public Device device(int ordinal) {
-        return CpuDevice.of(ordinal);
+        return devices.device(ordinal);
     }
 
     @Override
     public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
-        if (ranks < 1 || ranks > CpuDevice.LIMIT) {
+        if (ranks < 1 || ranks > CpuDevices.LIMIT) {
             throw new InvalidArgumentException(
-                    "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevice.LIMIT);
+                    "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevices.LIMIT);
         }
         if (config.deviceOrdinal().isPresent()) {
             throw new InvalidArgumentException(
@@ -112,11 +116,11 @@ public final class CpuBackend implements Backend {
                             + config.deviceOrdinal().getAsInt()
                             + "; leave it out, or use create() per rank");
         }
-        List<CpuDevice> devices = new ArrayList<>(ranks);
+        List<CpuDevice> rankDevices = new ArrayList<>(ranks);
         for (int rank = 0; rank < ranks; rank++) {
-            devices.add(CpuDevice.of(rank));
+            rankDevices.add(devices.device(rank));
         }
-        Clique clique = new Clique(scheduler, engine, config, config.name(), devices);
+        Clique clique = new Clique(scheduler, engine, config, config.name(), rankDevices);
         List<CpuCommunicator> communicators;
         Chore chores;
         synchronized (scheduler) {
@@ -136,7 +140,7 @@ public final class CpuBackend implements Backend {
 
     @Override
     public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
-        if (size < 1 || size > CpuDevice.LIMIT || rank < 0 || rank >= size) {
+        if (size < 1 || size > CpuDevices.LIMIT || rank < 0 || rank >= size) {
             throw new InvalidArgumentException(
                     "create of communicator '"
                             + config.name()
@@ -145,7 +149,7 @@ public final class CpuBackend implements Backend {
                             + " of "
                             + size
                             + "; the size must be 1 to "
-                            + CpuDevice.LIMIT
+                            + CpuDevices.LIMIT
                             + " and the rank 0 to size - 1");
         }
         UniqueId id =
@@ -154,7 +158,8 @@ public final class CpuBackend implements Backend {
                     case Rendezvous rendezvous ->
                             StoreMeeting.agree(this, rendezvous, rank, size, config);
                 };
-        return Meeting.join(scheduler, engine, id, rank, size, config);
+        CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
+        return Meeting.join(scheduler, engine, id, rank, size, device, config);
     }
 
     @Override
@@ -270,11 +275,12 @@ public final class CpuBackend implements Backend {
             mine.add(each);
         }
         CollectiveException first = null;
-        for (CpuCommunicator communicator : mine) {
+        for (int i = 0; i < mine.size(); i++) {
             try {
-                first = join(first, communicator.finishWork());
-            } catch (CollectiveException e) {
-                first = join(first, e);
+                first = join(first, mine.get(i).finishWork());
+            } catch (WaitInterruptedException e) {
+                mine.subList(0, i + 1).forEach(CpuCommunicator::reopen);
+                throw e;
             }
         }
         for (CpuCommunicator communicator : mine) {

@@ -315,6 +315,11 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 new Waiter() {
                     @Override
                     boolean isOver() {
+                        return seemsOver();
+                    }
+
+                    @Override
+                    boolean seemsOver() {
                         return clique.aborted;
                     }
                 };
@@ -342,7 +347,13 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
     @Override
     public void close() {
         OpenGroup.refuseIfTouched(member);
-        CollectiveException failure = finishWork();
+        CollectiveException failure;
+        try {
+            failure = finishWork();
+        } catch (WaitInterruptedException e) {
+            reopen();
+            throw e;
+        }
         leave();
         if (failure != null) {
             throw failure.forThisThread();
@@ -354,6 +365,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
      * #leave}.
      *
      * @return the failure of work that was waiting, or null
+     * @throws WaitInterruptedException if the thread was interrupted; {@link #reopen} then
      */
     CollectiveException finishWork() {
         long startNanos = System.nanoTime();
@@ -372,6 +384,11 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 new Waiter() {
                     @Override
                     boolean isOver() {
+                        return seemsOver();
+                    }
+
+                    @Override
+                    boolean seemsOver() {
                         return member.isIdle() || clique.cause != null;
                     }
                 };
@@ -381,7 +398,6 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         boolean aborting;
         synchronized (scheduler) {
             if (outcome == Workers.Outcome.INTERRUPTED) {
-                member.closing = false;
                 throw new WaitInterruptedException(
                         "interrupted while closing "
                                 + member.describe()
@@ -398,12 +414,23 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         }
         scheduler.workers().perform(chores);
         if (aborting) {
-            awaitAbort(
-                    System.nanoTime(),
-                    clique.timeoutNanos,
-                    Wording.time(clique.config.operationTimeout()));
+            try {
+                awaitAbort(
+                        System.nanoTime(),
+                        clique.timeoutNanos,
+                        Wording.time(clique.config.operationTimeout()));
+            } catch (CollectiveTimeoutException e) {
+                return e;
+            }
         }
         return failure;
+    }
+
+    /** Takes an interrupted {@link #finishWork} back. */
+    void reopen() {
+        synchronized (scheduler) {
+            member.closing = false;
+        }
     }
 
     private Chore requestAbortIfFailed() {

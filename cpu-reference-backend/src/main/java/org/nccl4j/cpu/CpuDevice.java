@@ -1,6 +1,5 @@
 package org.nccl4j.cpu;
 
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
@@ -13,51 +12,13 @@ import org.nccl4j.collectives.InvalidArgumentException;
  * methods may be called from any thread.
  */
 final class CpuDevice implements Device {
-    static final int LIMIT = 1024;
-
-    /** Devices of this process by ordinal, made when asked for. */
-    private static final CpuDevice[] DEVICES = new CpuDevice[LIMIT];
-
-    private static final int DEFAULT_COUNT =
-            Math.max(2, Runtime.getRuntime().availableProcessors());
-
-    /** Devices that the memory is shared among. */
-    private static final AtomicInteger SHARES = new AtomicInteger(DEFAULT_COUNT);
-
-    private static final AtomicInteger STREAM_NUMBERS = new AtomicInteger();
-
-    /** Read once: they do not change. */
-    private static final class Machine {
-        static final String MODEL = MachineMemory.processorModel();
-        static final long TOTAL_BYTES = MachineMemory.availableBytes();
-    }
-
+    private final CpuDevices all;
     private final int ordinal;
     private final AtomicLong allocatedBytes = new AtomicLong();
 
-    private CpuDevice(int ordinal) {
+    CpuDevice(CpuDevices all, int ordinal) {
+        this.all = all;
         this.ordinal = ordinal;
-    }
-
-    static int defaultCount() {
-        return DEFAULT_COUNT;
-    }
-
-    static CpuDevice of(int ordinal) {
-        if (ordinal < 0 || ordinal >= LIMIT) {
-            throw new InvalidArgumentException(
-                    "there is no CPU device "
-                            + ordinal
-                            + "; devices are virtual and have numbers 0 to "
-                            + (LIMIT - 1));
-        }
-        synchronized (DEVICES) {
-            if (DEVICES[ordinal] == null) {
-                DEVICES[ordinal] = new CpuDevice(ordinal);
-            }
-            SHARES.accumulateAndGet(ordinal + 1, Math::max);
-            return DEVICES[ordinal];
-        }
     }
 
     @Override
@@ -67,7 +28,7 @@ final class CpuDevice implements Device {
 
     @Override
     public String name() {
-        return Machine.MODEL;
+        return CpuDevices.processorModel();
     }
 
     @Override
@@ -77,10 +38,7 @@ final class CpuDevice implements Device {
 
     @Override
     public Memory memory() {
-        int shares = SHARES.get();
-        long total = Machine.TOTAL_BYTES / shares;
-        long free = Math.min(total - allocatedBytes.get(), MachineMemory.availableBytes() / shares);
-        return new Memory(Math.max(0, free), total);
+        return all.share(allocatedBytes.get());
     }
 
     @Override
@@ -102,12 +60,12 @@ final class CpuDevice implements Device {
                             + ": "
                             + freeBytes
                             + " bytes are free, its share of the machine's memory among "
-                            + SHARES.get()
+                            + all.shares()
                             + " devices");
         }
         allocatedBytes.addAndGet(sizeBytes);
         try {
-            return CpuMemory.allocate(Scheduler.SHARED, this, sizeBytes);
+            return CpuMemory.allocate(all.scheduler(), this, sizeBytes);
         } catch (OutOfMemoryError e) {
             allocatedBytes.addAndGet(-sizeBytes);
             throw new InvalidArgumentException(
@@ -128,12 +86,12 @@ final class CpuDevice implements Device {
 
     @Override
     public DeviceStream createStream() {
-        return new CpuStream(Scheduler.SHARED, this, STREAM_NUMBERS.getAndIncrement());
+        return new CpuStream(all.scheduler(), this, all.nextStreamNumber());
     }
 
     @Override
     public DeviceEvent createEvent() {
-        return new CpuEvent(Scheduler.SHARED);
+        return new CpuEvent(all.scheduler());
     }
 
     @Override

@@ -16,6 +16,7 @@ import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -336,14 +337,14 @@ final class CpuStream implements DeviceStream {
     @Override
     public void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
         OpenGroup.refuseIfTouched(this);
-        LocalWork.checkCopy(source, destination, sizeBytes);
+        ArgumentChecks.copy(CpuBackend.CAPABILITIES, source, destination, sizeBytes);
         enqueueLocal("copy", source, destination, sizeBytes, (byte) 0);
     }
 
     @Override
     public void fill(DeviceBuffer destination, byte value) {
         OpenGroup.refuseIfTouched(this);
-        LocalWork.checkFill(destination);
+        ArgumentChecks.fill(CpuBackend.CAPABILITIES, destination);
         enqueueLocal("fill", null, destination, destination.sizeBytes(), value);
     }
 
@@ -444,7 +445,7 @@ final class CpuStream implements DeviceStream {
                         if (failure == null) {
                             future.complete(null);
                         } else {
-                            future.completeExceptionally(failure);
+                            future.completeExceptionally(failure.forThisThread());
                         }
                     });
             return null;

@@ -5,12 +5,12 @@ import org.nccl4j.collectives.CommunicatorAbortedException;
 
 /** The one record that is logged when a communicator fails: the cause and where each rank stood. */
 final class FailureLog extends Chore {
-    private static final System.Logger LOG = System.getLogger(FailureLog.class.getName());
-
+    private final System.Logger log;
     private final String text;
     private final CollectiveException cause;
 
-    private FailureLog(String text, CollectiveException cause) {
+    private FailureLog(System.Logger log, String text, CollectiveException cause) {
+        this.log = log;
         this.text = text;
         this.cause = cause;
     }
@@ -18,7 +18,9 @@ final class FailureLog extends Chore {
     /** Lock held. */
     static FailureLog of(Clique clique) {
         return new FailureLog(
-                "communicator '" + clique.name + "' failed" + Wording.table(clique), clique.cause);
+                clique.scheduler.log(),
+                "communicator '" + clique.name + "' failed" + Wording.table(clique),
+                clique.cause);
     }
 
     @Override
@@ -28,7 +30,7 @@ final class FailureLog extends Chore {
                 cause instanceof CommunicatorAbortedException
                         ? System.Logger.Level.INFO
                         : System.Logger.Level.ERROR;
-        LOG.log(level, text, cause);
+        log.log(level, text, cause);
         return null;
     }
 }

@@ -13,7 +13,7 @@ final class HostCall {
     private final Clique clique;
     private final OperationKind kind;
     private final long number;
-    private final long sinceNanos = System.nanoTime();
+    private final long sinceNanos;
 
     /** What each rank gave: color and key, or its send counts. */
     private final long[][] given;
@@ -22,9 +22,15 @@ final class HostCall {
     private final CpuCommunicator[] children;
 
     private final ArrayDeque<Batch> held = new ArrayDeque<>(0);
-    private boolean done;
+    private volatile boolean done;
 
-    HostCall(Clique clique, OperationKind kind, long number) {
+    /**
+     * A new call.
+     *
+     * @param earlier one that must be done first, so that the wait has begun with it, or null
+     */
+    HostCall(Clique clique, OperationKind kind, long number, HostCall earlier) {
+        this.sinceNanos = earlier == null ? System.nanoTime() : earlier.sinceNanos;
         this.clique = clique;
         this.kind = kind;
         this.number = number;

@@ -19,12 +19,6 @@ final class HostPending<T> implements Pending<T> {
 
     @Override
     public boolean isDone() {
-        synchronized (call.clique().scheduler) {
-            return isOver();
-        }
-    }
-
-    private boolean isOver() {
         return call.isDone() || call.clique().cause != null;
     }
 
@@ -36,7 +30,12 @@ final class HostPending<T> implements Pending<T> {
                 new Waiter() {
                     @Override
                     boolean isOver() {
-                        return HostPending.this.isOver();
+                        return HostPending.this.isDone();
+                    }
+
+                    @Override
+                    boolean seemsOver() {
+                        return HostPending.this.isDone();
                     }
                 };
         Workers.Outcome outcome =

@@ -22,66 +22,6 @@ final class LocalWork extends Work {
         this.stream = stream;
     }
 
-    static void checkCopy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
-        if (sizeBytes < 0) {
-            throw refuse("copy", "size is " + sizeBytes + " bytes, must be at least 0");
-        }
-        if (sizeBytes == 0) {
-            return;
-        }
-        check("copy", "source", source, sizeBytes);
-        check("copy", "destination", destination, sizeBytes);
-        checkWritable("copy", destination);
-        long a = source.address();
-        long b = destination.address();
-        if (a < b + sizeBytes && b < a + sizeBytes) {
-            throw refuse(
-                    "copy",
-                    sizeBytes + " bytes from " + source + " to " + destination + " overlap");
-        }
-    }
-
-    static void checkFill(DeviceBuffer destination) {
-        if (destination == null) {
-            throw refuse("fill", "destination is null");
-        }
-        if (destination.sizeBytes() > 0) {
-            check("fill", "destination", destination, destination.sizeBytes());
-            checkWritable("fill", destination);
-        }
-    }
-
-    private static void check(String operation, String what, DeviceBuffer buffer, long bytes) {
-        if (buffer == null) {
-            throw refuse(operation, what + " is null, needs " + bytes + " bytes");
-        }
-        if (buffer.isClosed()) {
-            throw refuse(operation, what + " " + buffer + " is closed");
-        }
-        if (buffer.sizeBytes() < bytes) {
-            throw refuse(operation, what + " has " + buffer.sizeBytes() + " bytes, needs " + bytes);
-        }
-        if (!buffer.isHostAccessible()) {
-            throw refuse(
-                    operation,
-                    what
-                            + " "
-                            + buffer
-                            + " is a bare address; wrap a MemorySegment of that address and size"
-                            + " instead");
-        }
-    }
-
-    private static void checkWritable(String operation, DeviceBuffer destination) {
-        if (destination.isReadOnly()) {
-            throw refuse(operation, "destination " + destination + " is read-only");
-        }
-    }
-
-    private static InvalidArgumentException refuse(String operation, String why) {
-        return new InvalidArgumentException(operation + ": " + why + "; nothing was enqueued");
-    }
-
     /** Takes over what was called; a null source means fill. Lock held. */
     void describe(DeviceBuffer newSource, DeviceBuffer newDestination, long bytes, byte newValue) {
         from = newSource == null ? null : newSource.hostSegment();

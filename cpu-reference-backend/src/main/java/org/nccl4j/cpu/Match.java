@@ -132,10 +132,12 @@ final class Match extends Work implements JoinedOperation {
         if (++arrived == parts.length) {
             joined = true;
             sizeBytes = 0;
+            boolean measured = false;
             for (Part each : parts) {
                 sizeBytes += each.bytes(clique.size);
+                measured |= each.event != null;
             }
-            if (part.event != null) {
+            if (measured) {
                 joinedNanos = System.nanoTime();
             }
             clique.running++;
@@ -187,8 +189,7 @@ final class Match extends Work implements JoinedOperation {
     void givenUp() {
         clique.running--;
         if (run != null) {
-            Engine.Run unfinished = run;
-            scheduler().defer(new EndOfRun(unfinished));
+            scheduler().defer(new EndOfRun(scheduler().log(), run));
         }
         scheduler().abortIfDue(clique);
     }
@@ -268,11 +269,11 @@ final class Match extends Work implements JoinedOperation {
 
     /** Lets an engine clean up after an operation that was given up. */
     private static final class EndOfRun extends Chore {
-        private static final System.Logger LOG = System.getLogger(Match.class.getName());
-
+        private final System.Logger log;
         private final Engine.Run run;
 
-        EndOfRun(Engine.Run run) {
+        EndOfRun(System.Logger log, Engine.Run run) {
+            this.log = log;
             this.run = run;
         }
 
@@ -281,7 +282,7 @@ final class Match extends Work implements JoinedOperation {
             try {
                 run.finish();
             } catch (RuntimeException | Error e) {
-                LOG.log(
+                log.log(
                         System.Logger.Level.ERROR,
                         "the engine failed to clean up after an operation that was given up",
                         e);

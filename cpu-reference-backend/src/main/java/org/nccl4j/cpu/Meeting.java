@@ -1,7 +1,6 @@
 package org.nccl4j.cpu;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.StringJoiner;
@@ -18,14 +17,12 @@ import org.nccl4j.collectives.spi.Durations;
  * lock.
  */
 final class Meeting {
-    private static final Map<UniqueId, Meeting> BY_ID = new HashMap<>();
-
     private final UniqueId id;
     private final int size;
     private final CpuDevice[] devices;
     private final WaitList waiters = new WaitList();
     private int present;
-    private Clique clique;
+    private volatile Clique clique;
 
     /** By rank, until the rank has fetched it. */
     private List<CpuCommunicator> communicators;
@@ -43,14 +40,15 @@ final class Meeting {
             UniqueId id,
             int rank,
             int size,
+            CpuDevice device,
             CommunicatorConfig config) {
         long startNanos = System.nanoTime();
-        CpuDevice device = CpuDevice.of(config.deviceOrdinal().orElse(rank));
         Meeting meeting;
         Chore chores;
         synchronized (scheduler) {
-            BY_ID.values().removeIf(old -> old.clique != null && old.clique.isOver());
-            meeting = BY_ID.computeIfAbsent(id, ignored -> new Meeting(id, size));
+            Map<UniqueId, Meeting> byId = scheduler.meetings();
+            byId.values().removeIf(old -> old.clique != null && old.clique.isOver());
+            meeting = byId.computeIfAbsent(id, ignored -> new Meeting(id, size));
             meeting.come(rank, size, device, config);
             if (meeting.present == size) {
                 meeting.open(scheduler, engine, config);
@@ -100,6 +98,11 @@ final class Meeting {
                 new Waiter() {
                     @Override
                     boolean isOver() {
+                        return seemsOver();
+                    }
+
+                    @Override
+                    boolean seemsOver() {
                         return clique != null;
                     }
                 };
@@ -118,7 +121,7 @@ final class Meeting {
             String missing = missing();
             devices[rank] = null;
             if (--present == 0) {
-                BY_ID.remove(id);
+                scheduler.meetings().remove(id);
             }
             if (outcome == Workers.Outcome.INTERRUPTED) {
                 throw new WaitInterruptedException(

@@ -1,8 +1,11 @@
 package org.nccl4j.cpu;
 
 import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Map;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.MismatchException;
+import org.nccl4j.collectives.UniqueId;
 
 /**
  * All changes of state of streams, operations and communicators of this process. This object's
@@ -42,18 +45,39 @@ final class Scheduler {
     static final long SMALL_BYTES = 64 << 10;
 
     /** The one of this process. */
-    static final Scheduler SHARED = new Scheduler(Runtime.getRuntime().availableProcessors());
+    static final Scheduler SHARED =
+            new Scheduler(
+                    Runtime.getRuntime().availableProcessors(),
+                    System.getLogger(CpuBackend.class.getName()));
 
+    private final System.Logger log;
     private final Workers workers;
     private final Watchdog watchdog;
     private final ArrayDeque<CpuStream> touched = new ArrayDeque<>();
     private final ArrayDeque<Work> fresh = new ArrayDeque<>();
+    private final Map<UniqueId, Meeting> meetings = new HashMap<>();
     private Chore firstChore;
     private Chore lastChore;
 
-    Scheduler(int cores) {
+    /**
+     * A scheduler of its own.
+     *
+     * @param cores how many threads may run or spin at once
+     * @param log where failures are recorded
+     */
+    Scheduler(int cores, System.Logger log) {
+        this.log = log;
         this.workers = new Workers(this, cores);
         this.watchdog = new Watchdog(this);
+    }
+
+    /** Communicators that ranks are joining by id. */
+    Map<UniqueId, Meeting> meetings() {
+        return meetings;
+    }
+
+    System.Logger log() {
+        return log;
     }
 
     Workers workers() {
@@ -311,7 +335,7 @@ final class Scheduler {
         long number = member.nextNumber++;
         Match match = clique.collectives().at(number);
         if (match.host == null) {
-            match.host = new HostCall(clique, kind, number);
+            match.host = new HostCall(clique, kind, number, member.lastHostCall);
         }
         HostCall call = match.host;
         member.lastHostCall = call;

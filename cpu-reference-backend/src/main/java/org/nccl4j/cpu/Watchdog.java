@@ -18,7 +18,6 @@ final class Watchdog {
     private static final long LONGEST_TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long SHORTEST_TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
     private static final int TICKS_PER_TIMEOUT = 20;
-    private static final System.Logger LOG = System.getLogger(Watchdog.class.getName());
 
     private final Scheduler scheduler;
     private final List<Clique> watched = new ArrayList<>();
@@ -56,7 +55,7 @@ final class Watchdog {
         watched.add(clique);
         if (thread == null) {
             thread = Thread.ofPlatform().daemon().name("nccl4j-cpu-watchdog").unstarted(this::run);
-            scheduler.defer(new Start(thread));
+            scheduler.defer(new Start());
         } else {
             scheduler.defer(new WakeUp(thread));
         }
@@ -91,13 +90,10 @@ final class Watchdog {
     }
 
     private void look(Clique clique, long now) {
-        SlotRing collectives = clique.collectives();
-        for (long number = collectives.base(); number < collectives.end(); number++) {
-            Match match = collectives.at(number);
-            if (match.host != null
-                    && !match.complete
-                    && now - match.host.sinceNanos() >= clique.timeoutNanos) {
-                scheduler.fail(clique, Wording.timeout(match.host));
+        for (Member member : clique.members) {
+            HostCall call = member.lastHostCall;
+            if (call != null && now - call.sinceNanos() >= clique.timeoutNanos) {
+                scheduler.fail(clique, Wording.timeout(call));
                 return;
             }
         }
@@ -146,7 +142,11 @@ final class Watchdog {
             long tickNanos;
             boolean over;
             synchronized (scheduler) {
-                look();
+                try {
+                    look();
+                } catch (RuntimeException | Error e) {
+                    scheduler.defer(new Report(e));
+                }
                 tickNanos = tickNanos();
                 over = watched.isEmpty();
                 if (over) {
@@ -162,16 +162,21 @@ final class Watchdog {
         }
     }
 
-    private static final class Start extends Chore {
-        private final Thread thread;
-
-        Start(Thread thread) {
-            this.thread = thread;
-        }
-
+    private final class Start extends Chore {
         @Override
         Chore perform(long budgetBytes) {
-            thread.start();
+            try {
+                thread.start();
+            } catch (OutOfMemoryError e) {
+                scheduler.log().log(
+                        System.Logger.Level.ERROR,
+                        "cannot start the watchdog: until the next communicator is made, operations"
+                                + " have no deadline",
+                        e);
+                synchronized (scheduler) {
+                    thread = null;
+                }
+            }
             return null;
         }
     }
@@ -190,7 +195,22 @@ final class Watchdog {
         }
     }
 
-    private static final class LeakLog extends Chore {
+    /** Without deadlines everything may hang, so that a bug here must not end the watch. */
+    private final class Report extends Chore {
+        private final Throwable failure;
+
+        Report(Throwable failure) {
+            this.failure = failure;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            scheduler.log().log(System.Logger.Level.ERROR, "the watchdog failed", failure);
+            return null;
+        }
+    }
+
+    private final class LeakLog extends Chore {
         private final String what;
         private final Throwable place;
 
@@ -201,7 +221,7 @@ final class Watchdog {
 
         @Override
         Chore perform(long budgetBytes) {
-            LOG.log(
+            scheduler.log().log(
                     System.Logger.Level.WARNING,
                     what
                             + " was dropped without close(); it was made here; close communicators"

@@ -275,7 +275,7 @@ final class Wording {
         StringJoiner others = new StringJoiner("; ");
         for (CpuStream stream : batch.streams) {
             if (stream.headSubject() != batch) {
-                others.add(stream + ": " + head(stream, false));
+                others.add("on " + stream + " " + brief(stream));
             }
         }
         return others.toString();
@@ -298,7 +298,10 @@ final class Wording {
                                 + " has called it, but "
                                 + part.stream
                                 + " has not come to it: "
-                                + head(part.stream, false));
+                                + brief(part.stream)
+                                + (part.stream.headSubject() instanceof CpuStream source
+                                        ? ", where " + brief(source)
+                                        : ""));
             } else {
                 absent.add("rank " + member.rank + " has not called it and " + state(member));
             }
@@ -350,63 +353,42 @@ final class Wording {
                 : "";
     }
 
-    /** What a stream waits for. */
+    /** What a stream waits for, and what that waits for. */
     static String head(CpuStream stream) {
-        return head(stream, true);
+        if (stream.headSubject() instanceof Batch batch && batch.started) {
+            Part part = firstUnfinished(batch);
+            return call(part)
+                    + ", #"
+                    + part.number
+                    + " of communicator '"
+                    + batch.member.clique.name
+                    + "', is not done: "
+                    + progress(batch, part);
+        }
+        return brief(stream)
+                + (stream.headSubject() instanceof CpuStream source
+                        ? ", where " + brief(source)
+                        : "");
     }
 
-    /** With who keeps it, or without, because ranks may wait for one another in circles. */
-    private static String head(CpuStream stream, boolean withProgress) {
+    /** What a stream waits for. One step only: streams may wait for one another in circles. */
+    private static String brief(CpuStream stream) {
         if (stream.isEmpty()) {
-            return "it has nothing to do";
+            return "nothing is to be done";
         }
         return switch (stream.headKind()) {
             case RECORD -> "an event is to be recorded";
-            case WAIT ->
-                    "it waits for an event of "
-                            + stream.headSubject()
-                            + " ("
-                            + innerHead((CpuStream) stream.headSubject())
-                            + ")";
-            case LOCAL -> "a " + ((LocalWork) stream.headSubject()).describe() + " is running";
+            case WAIT -> "an event of " + stream.headSubject() + " is waited for";
+            case LOCAL -> "a " + ((LocalWork) stream.headSubject()).describe() + " is not done";
             case BATCH -> {
                 Batch batch = (Batch) stream.headSubject();
                 Part part = firstUnfinished(batch);
-                yield call(part)
-                        + ", #"
-                        + part.number
+                yield name(part.kind, part.number, part.sender ? part.root : ~part.root)
                         + " of communicator '"
                         + batch.member.clique.name
-                        + "' on rank "
-                        + batch.member.rank
-                        + "/"
-                        + batch.member.clique.size
-                        + ": "
-                        + (!batch.started || part.match == null
-                                ? "it has not started"
-                                : withProgress ? progress(batch, part) : "it is not done");
+                        + "' is not done";
             }
         };
-    }
-
-    /** One step only, because streams may wait for one another in circles. */
-    private static String innerHead(CpuStream stream) {
-        return stream.isEmpty()
-                ? "which has nothing to do"
-                : switch (stream.headKind()) {
-                    case RECORD -> "where an event is to be recorded";
-                    case WAIT -> "which waits for another event";
-                    case LOCAL ->
-                            "where a "
-                                    + ((LocalWork) stream.headSubject()).describe()
-                                    + " is running";
-                    case BATCH -> {
-                        Part part = firstUnfinished((Batch) stream.headSubject());
-                        yield "where "
-                                + name(part.kind, part.number, part.sender ? part.root : ~part.root)
-                                + " is not done";
-                    }
-                };
     }
 
     /** A line per rank, for the log. */

@@ -34,8 +34,6 @@ final class Workers {
 
     private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-    private static final System.Logger LOG = System.getLogger(Workers.class.getName());
-
     private final Scheduler scheduler;
     private final int cores;
 
@@ -469,7 +467,7 @@ final class Workers {
                         .start(Workers.this::work);
             } catch (OutOfMemoryError e) {
                 // Threads that wait move data as well, so that work goes on without this one.
-                LOG.log(System.Logger.Level.WARNING, "cannot start a worker thread", e);
+                scheduler.log().log(System.Logger.Level.WARNING, "cannot start a worker thread", e);
                 synchronized (scheduler) {
                     threads--;
                 }

@@ -1,0 +1,137 @@
+package org.nccl4j.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** The command as a process: signals, pipes and exit status. */
+final class BenchProcessTest {
+
+    @TempDir private Path folder;
+
+    private Process process;
+
+    private BufferedReader start(String... arguments) throws IOException {
+        List<String> command =
+                new ArrayList<>(
+                        List.of(
+                                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                                "--enable-native-access=ALL-UNNAMED",
+                                "-cp",
+                                classPath(),
+                                Bench.class.getName()));
+        command.addAll(List.of(arguments));
+        ProcessBuilder builder = new ProcessBuilder(command);
+        builder.environment().put("NCCL_DEBUG", "INFO");
+        builder.redirectError(folder.resolve("stderr").toFile());
+        process = builder.start();
+        return process.inputReader(StandardCharsets.UTF_8);
+    }
+
+    /** Everything on the class path, whatever is on the module path of this JVM. */
+    private static String classPath() {
+        return String.join(
+                File.pathSeparator,
+                Stream.of("jdk.module.path", "java.class.path")
+                        .map(System::getProperty)
+                        .filter(path -> path != null && !path.isEmpty())
+                        .toList());
+    }
+
+    @AfterEach
+    void end() {
+        if (process != null) {
+            process.destroyForcibly();
+        }
+    }
+
+    private String standardError() throws IOException {
+        return Files.readString(folder.resolve("stderr"));
+    }
+
+    @Test
+    void aSignalPrintsTheFooterAndClosesTheFile() throws Exception {
+        Path json = folder.resolve("out.json");
+        Path trace = folder.resolve("trace.jsonl");
+        BufferedReader out =
+                start(
+                        "all_reduce",
+                        "-g",
+                        "2",
+                        "-b",
+                        "1K",
+                        "-e",
+                        "64K",
+                        "-N",
+                        "0",
+                        "-J",
+                        json.toString(),
+                        "--trace",
+                        trace.toString());
+        List<String> lines = new ArrayList<>();
+        while (lines.stream().filter(line -> line.startsWith(" ")).count() < 10) {
+            lines.add(out.readLine());
+        }
+        // By its handle, because Process.destroy also closes the pipe that the footer comes
+        // through.
+        assertThat(process.toHandle().destroy()).isTrue();
+        out.lines().forEach(lines::add);
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.INTERRUPTED.status());
+        assertThat(lines.subList(lines.size() - 4, lines.size()))
+                .containsExactly("#", "# Collective test concluded: all_reduce_perf", "#", "");
+        ObjectMapper mapper = new ObjectMapper();
+        JsonNode file = mapper.readTree(json.toFile());
+        assertThat(file.has("end_time")).isTrue();
+        long rows = lines.stream().filter(line -> line.startsWith(" ")).count();
+        assertThat(file.get("results").size()).isEqualTo((int) rows);
+        for (String step : Files.readAllLines(trace)) {
+            assertThat(mapper.readTree(step).isObject()).isTrue();
+        }
+        assertThat(standardError()).isEmpty();
+    }
+
+    @Test
+    void aReaderThatLeavesEndsTheRun() throws Exception {
+        BufferedReader out = start("all_reduce", "-g", "2", "-b", "1K", "-e", "2K", "-N", "0");
+        assertThat(out.readLine()).startsWith("# nccl-tests version");
+        out.close();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.OUTPUT_CLOSED.status());
+        assertThat(standardError()).isEmpty();
+    }
+
+    @Test
+    void theExitStatusIsTheRuns() throws Exception {
+        assertThat(start("all_reduce", "-b", "2M", "-e", "1M").lines()).isEmpty();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(255);
+        assertThat(standardError())
+                .isEqualTo("invalid sizes for 'minbytes' and 'maxbytes': 2097152 > 1048576\n");
+    }
+
+    @Test
+    void aWholeRunSaysNothingOnStandardError() throws Exception {
+        List<String> lines = start("allreduce", "-b", "1K", "-e", "4K").lines().toList();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isZero();
+        assertThat(lines.getLast()).isEmpty();
+        assertThat(lines.stream().filter(line -> line.matches("^ +\\d.*"))).hasSize(3);
+        assertThat(lines.stream().filter(line -> !line.matches("(#.*|^ +\\d.*|)"))).isEmpty();
+        assertThat(standardError()).isEmpty();
+    }
+}
