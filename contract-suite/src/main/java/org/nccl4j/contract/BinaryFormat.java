@@ -17,6 +17,9 @@ final class BinaryFormat {
     private final double[] magnitudes;
     private final double overflow;
 
+    /** Values per power of two. */
+    private final int binade;
+
     private BinaryFormat(
             int exponentBits,
             int mantissaBits,
@@ -32,7 +35,7 @@ final class BinaryFormat {
         for (int i = 0; i < (1 << (exponentBits - 1)) - 2 + mantissaBits; i++) {
             step /= 2;
         }
-        int binade = 1 << mantissaBits;
+        this.binade = 1 << mantissaBits;
         for (int k = 1; k < finitePatterns; k++) {
             magnitudes[k] = magnitudes[k - 1] + step;
             if (k % binade == 0 && k > binade) {
@@ -67,21 +70,31 @@ final class BinaryFormat {
         if (magnitude >= overflow) {
             return saturates ? magnitudes.length - 1 : magnitudes.length;
         }
-        int low = 0;
-        int high = magnitudes.length;
-        while (high - low > 1) {
-            int middle = (low + high) >>> 1;
-            if (magnitudes[middle] <= magnitude) {
-                low = middle;
-            } else {
-                high = middle;
-            }
+        int low = guess(magnitude);
+        while (magnitudes[low] > magnitude) {
+            low--;
         }
+        while (low + 1 < magnitudes.length && magnitudes[low + 1] <= magnitude) {
+            low++;
+        }
+        int high = low + 1;
         if (high == magnitudes.length) {
             return low;
         }
         double half = (magnitudes[low] + magnitudes[high]) / 2;
         boolean up = magnitude > half || (magnitude == half && low % 2 == 1);
         return up ? high : low;
+    }
+
+    /** About where a magnitude stands among the values; the search starts there. */
+    private int guess(double magnitude) {
+        double normal = magnitudes[binade];
+        if (magnitude < normal) {
+            return (int) (magnitude / magnitudes[1]);
+        }
+        int exponent = Math.getExponent(magnitude);
+        double fraction = magnitude / Math.scalb(1.0, exponent) - 1;
+        int index = (exponent - Math.getExponent(normal) + 1) * binade + (int) (fraction * binade);
+        return Math.min(index, magnitudes.length - 1);
     }
 }

@@ -453,13 +453,12 @@ final class CommunicatorScenarios {
         int size = 4;
         RankSet ranks = stage.ranks(size);
         List<OperationProgram> programs = new ArrayList<>();
-        CoreCases cases = new CoreCases(stage.seed());
+        TierCases cases = new TierCases(stage.seed());
         for (Collective collective : Collective.values()) {
             Reduction reduction = collective.reduces() ? Reduction.SUM : null;
             programs.add(
                     OperationProgram.exact(
-                            cases.operation(
-                                    collective, DataType.INT32, reduction, size, 37, false)));
+                            cases.operation(collective, DataType.INT32, reduction, size, 37)));
         }
         stage.run(new RankRunner.ThreadPerRank(0), ranks, programs);
         Traffic[] traffic = new Traffic[size];

@@ -9,6 +9,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.BiFunction;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -63,6 +66,17 @@ public abstract class ContractSuite {
         return Tier.CORE;
     }
 
+    /**
+     * Which cases and scenarios run; all, unless the system property {@code nccl4j.contract.only}
+     * names a part of an id.
+     *
+     * @param id of a case or scenario
+     * @return whether it runs
+     */
+    protected boolean selects(String id) {
+        return Settings.selects(id);
+    }
+
     /** Takes the backend. */
     @BeforeAll
     public final void open() {
@@ -84,13 +98,10 @@ public abstract class ContractSuite {
      */
     @TestFactory
     public final Stream<DynamicNode> operations() {
-        CoreCases cases = new CoreCases(seed);
-        return containers(collective ->
-                Stream.of(DataType.values())
-                        .map(type ->
-                                operationsTest(
-                                        type.toString(),
-                                        ranks -> cases.core(collective, type, ranks))));
+        TierCases cases = new TierCases(seed);
+        return perCollectiveAndType(
+                TierCases.CORE_RANKS,
+                (collective, type) -> ranks -> cases.core(collective, type, ranks));
     }
 
     /**
@@ -100,19 +111,18 @@ public abstract class ContractSuite {
      */
     @TestFactory
     public final Stream<DynamicNode> wideSizes() {
-        CoreCases cases = new CoreCases(seed);
+        TierCases cases = new TierCases(seed);
+        boolean full = Settings.tier(tier()) == Tier.FULL;
         return Stream.of(Collective.values())
                 .map(collective ->
                         operationsTest(
                                 collective.toString(),
-                                ranks ->
-                                        ranks == 2 || ranks == 3 || ranks == 8
-                                                ? cases.wide(collective, ranks, false)
-                                                : List.of()));
+                                TierCases.WIDE_RANKS,
+                                ranks -> cases.wide(collective, ranks, full)));
     }
 
     /**
-     * More sizes and seeds.
+     * More sizes and numbers of ranks.
      *
      * @return a test per operation and type in the full tier, none in the core tier
      */
@@ -121,50 +131,40 @@ public abstract class ContractSuite {
         if (Settings.tier(tier()) == Tier.CORE) {
             return Stream.of();
         }
-        CoreCases cases = new CoreCases(Mix.hash(seed));
-        return containers(collective ->
-                Stream.of(DataType.values())
-                        .map(type ->
-                                operationsTest(
-                                        type.toString(),
-                                        ranks ->
-                                                cases.full(
-                                                        collective, type, ranks, type.ordinal()))));
-    }
-
-    private interface CasesOfCollective {
-        Stream<DynamicTest> tests(Collective collective);
+        TierCases cases = new TierCases(Mix.hash(seed));
+        return perCollectiveAndType(
+                TierCases.FULL_RANKS,
+                (collective, type) -> ranks -> cases.full(collective, type, ranks));
     }
 
     private interface CasesOfRanks {
         List<OperationCase> cases(int ranks);
     }
 
-    private static Stream<DynamicNode> containers(CasesOfCollective tests) {
+    private Stream<DynamicNode> perCollectiveAndType(
+            int[] ranksTried, BiFunction<Collective, DataType, CasesOfRanks> cases) {
         return Stream.of(Collective.values())
                 .map(collective ->
-                        dynamicContainer(collective.toString(), tests.tests(collective)));
+                        dynamicContainer(
+                                collective.toString(),
+                                Stream.of(DataType.values())
+                                        .map(type ->
+                                                operationsTest(
+                                                        type.toString(),
+                                                        ranksTried,
+                                                        cases.apply(collective, type)))));
     }
 
-    private DynamicTest operationsTest(String name, CasesOfRanks casesOfRanks) {
+    private DynamicTest operationsTest(String name, int[] ranksTried, CasesOfRanks casesOfRanks) {
         return dynamicTest(
                 name,
                 withinDeadline(() -> {
+                    Set<String> missing = new TreeSet<>();
                     int ran = 0;
-                    String reason = "nothing selected";
-                    for (int ranks : CoreCases.RANKS) {
+                    for (int ranks : ranksTried) {
                         List<OperationProgram> programs = new ArrayList<>();
                         for (OperationCase operation : casesOfRanks.cases(ranks)) {
-                            if (!Settings.selects(operation.id())) {
-                                continue;
-                            }
-                            String missing = missing(operation);
-                            if (missing == null) {
-                                programs.add(OperationProgram.exact(operation));
-                            } else {
-                                ledger.unsupported(1, missing);
-                                reason = missing;
-                            }
+                            addSelected(operation, programs, missing);
                         }
                         if (!programs.isEmpty()) {
                             run(new RankRunner.ThreadPerRank(0), ranks, programs);
@@ -173,9 +173,30 @@ public abstract class ContractSuite {
                         }
                     }
                     if (ran == 0) {
-                        throw new TestAbortedException("unsupported: " + reason);
+                        throw new TestAbortedException(
+                                "unsupported: "
+                                        + (missing.isEmpty() ? "nothing is selected" : missing));
                     }
                 }));
+    }
+
+    private void addSelected(
+            OperationCase operation, List<OperationProgram> programs, Set<String> missing) {
+        if (!selects(operation.id()) && !selects(operation.asInPlace().id())) {
+            return;
+        }
+        String reason = missing(operation);
+        if (reason != null) {
+            ledger.unsupported(1, reason);
+            missing.add(reason);
+            return;
+        }
+        Values values = OperationProgram.exactValues(operation);
+        for (OperationProgram program : OperationProgram.placements(operation, values)) {
+            if (selects(program.id())) {
+                programs.add(program);
+            }
+        }
     }
 
     private void run(RankRunner runner, int ranks, List<OperationProgram> programs) {
@@ -232,14 +253,14 @@ public abstract class ContractSuite {
     @TestFactory
     public final Stream<DynamicNode> scenarios() {
         return Scenarios.all().stream()
-                .filter(scenario -> Settings.selects(scenario.id()))
+                .filter(scenario -> selects(scenario.id()))
                 .map(scenario -> dynamicTest(scenario.id(), withinDeadline(() -> play(scenario))));
     }
 
     private void play(Scenario scenario) {
         long scenarioSeed = Mix.hash(seed, scenario.id().hashCode());
         try (Stage stage = new Stage(underTest, ledger, scenarioSeed)) {
-            scenario.body().accept(stage);
+            playOn(stage, scenario);
         } catch (TestAbortedException e) {
             ledger.unsupported(1, scenario.id() + ": " + e.getMessage());
             throw e;
@@ -260,5 +281,14 @@ public abstract class ContractSuite {
                     e);
         }
         ledger.ran(1, 0);
+    }
+
+    private static void playOn(Stage stage, Scenario scenario) {
+        try {
+            scenario.body().accept(stage);
+        } catch (RuntimeException | AssertionError e) {
+            stage.abandon();
+            throw e;
+        }
     }
 }

@@ -24,6 +24,12 @@ record OperationCase(
         int root,
         long seed) {
 
+    /** The same operation, its inputs too, in its in-place form. */
+    OperationCase asInPlace() {
+        return new OperationCase(
+                collective, type, reduction, ranks, countElements, true, root, seed);
+    }
+
     String id() {
         StringBuilder id = new StringBuilder();
         id.append(collective).append('/').append(type);

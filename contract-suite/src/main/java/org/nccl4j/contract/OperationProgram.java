@@ -55,6 +55,14 @@ final class OperationProgram implements RankProgram {
         return exact(operation, 0);
     }
 
+    /** As given, and in place if there is such a form, with the same inputs. */
+    static List<OperationProgram> placements(OperationCase operation, Values values) {
+        OperationProgram outOfPlace = of(operation, values);
+        return operation.collective().hasInPlaceForm()
+                ? List.of(outOfPlace, of(operation.asInPlace(), values))
+                : List.of(outOfPlace);
+    }
+
     static OperationProgram exact(OperationCase operation, int firstRegion) {
         return new OperationProgram(
                 operation, new Geometry(operation), exactValues(operation), firstRegion);
@@ -64,7 +72,7 @@ final class OperationProgram implements RankProgram {
         return new OperationProgram(operation, new Geometry(operation), values, 0);
     }
 
-    private static Values exactValues(OperationCase operation) {
+    static Values exactValues(OperationCase operation) {
         int[] lengths = new Geometry(operation).inputLengths();
         return operation.collective().reduces()
                 ? Values.exact(

@@ -82,6 +82,15 @@ final class Stage implements AutoCloseable {
         Failures.throwIfAny(failures, programs.size(), runner, seed);
     }
 
+    /** Gives up what is under way, so that closing need not wait for ranks that will not come. */
+    void abandon() {
+        for (AutoCloseable resource : opened) {
+            if (resource instanceof RankSet ranks) {
+                ranks.abandon();
+            }
+        }
+    }
+
     @Override
     public void close() {
         RuntimeException first = null;

@@ -47,25 +47,9 @@ final class ValueScenarios {
 
     /** Runs under both runners, out of place and, where there is one, in the in-place form. */
     private static void check(Stage stage, RankSet ranks, OperationCase operation, Values values) {
-        List<RankProgram> programs = new ArrayList<>();
-        programs.add(OperationProgram.of(operation, values));
-        if (operation.collective().hasInPlaceForm()) {
-            programs.add(OperationProgram.of(inPlace(operation), values));
-        }
+        List<OperationProgram> programs = OperationProgram.placements(operation, values);
         stage.run(new RankRunner.ThreadPerRank(0), ranks, programs);
         stage.run(new RankRunner.OneThreadWithGroups(), ranks, programs);
-    }
-
-    private static OperationCase inPlace(OperationCase operation) {
-        return new OperationCase(
-                operation.collective(),
-                operation.type(),
-                operation.reduction(),
-                operation.ranks(),
-                operation.countElements(),
-                true,
-                operation.root(),
-                operation.seed());
     }
 
     private static boolean lacks(Stage stage, DataType type, Reduction reduction) {
@@ -304,7 +288,7 @@ final class ValueScenarios {
         Values inputs = rounding(operation.type(), operation.reduction(), operation);
         Values values = inDocumentedOrder(stage, operation, inputs);
         OperationProgram first = OperationProgram.of(operation, values);
-        OperationProgram again = OperationProgram.of(inPlace(operation), values);
+        OperationProgram again = OperationProgram.of(operation.asInPlace(), values);
         stage.run(new RankRunner.ThreadPerRank(stage.seed()), ranks, List.of(first, again));
         OperationProgram grouped = OperationProgram.of(operation, values);
         stage.run(new RankRunner.OneThreadWithGroups(), ranks, List.of(grouped));
@@ -347,9 +331,7 @@ final class ValueScenarios {
             stage.run(
                     new RankRunner.ThreadPerRank(stage.seed()),
                     ranks,
-                    List.of(
-                            OperationProgram.of(operation, values),
-                            OperationProgram.of(inPlace(operation), values)));
+                    OperationProgram.placements(operation, values));
         }
     }
 

@@ -6,68 +6,67 @@ import java.util.List;
 import org.nccl4j.collectives.DataType;
 
 /** Which operations are checked at which sizes in which tier. */
-final class CoreCases {
-    static final int[] RANKS = {1, 2, 3, 4, 5, 8};
+final class TierCases {
+    static final int[] CORE_RANKS = {1, 2, 3, 4, 5, 8};
+    static final int[] WIDE_RANKS = {2, 3, 8};
+    static final int[] FULL_RANKS = {2, 3, 6, 7, 13};
     private static final int[] COUNTS = {0, 1, 3, 33, 1025};
+    private static final int[] FULL_COUNTS = {
+        2, 7, 8, 31, 32, 63, 64, 65, 127, 255, 257, 511, 1023, 1024, 2047, 4099
+    };
     private static final List<DataType> WIDE_TYPES =
             List.of(DataType.BFLOAT16, DataType.FLOAT32, DataType.INT64);
     private static final int OVER_ONE_MIB = (1 << 20) + 24;
 
     private final long baseSeed;
 
-    CoreCases(long baseSeed) {
+    TierCases(long baseSeed) {
         this.baseSeed = baseSeed;
     }
 
-    /** All of one collective and type: ranks x reductions x counts x placement. */
+    /** All of one collective and type: reductions x counts, out of place. */
     List<OperationCase> core(Collective collective, DataType type, int ranks) {
         List<OperationCase> cases = new ArrayList<>();
         for (int count : COUNTS) {
-            addPlacements(cases, collective, type, ranks, count, reductions(collective));
+            add(cases, collective, type, ranks, count, reductions(collective));
         }
         return cases;
     }
 
-    /**
-     * Sizes beyond caches, and over 1 MiB; large communicators meet the latter in the full tier
-     * alone.
-     */
+    /** Sizes beyond caches; small communicators, and large ones in the full tier, over 1 MiB. */
     List<OperationCase> wide(Collective collective, int ranks, boolean full) {
         List<OperationCase> cases = new ArrayList<>();
         for (DataType type : WIDE_TYPES) {
             int elements = OVER_ONE_MIB / type.sizeBytes();
+            List<Reduction> reductions =
+                    collective.reduces()
+                            ? List.of(Reduction.SUM, Reduction.AVG)
+                            : reductions(collective);
             int[] counts =
                     full || ranks <= 3
                             ? new int[] {elements / 64 + 1, elements}
                             : new int[] {elements / 64 + 1};
-            List<Reduction> reductions =
-                    !collective.reduces()
-                            ? reductions(collective)
-                            : full
-                                    ? List.of(Reduction.values())
-                                    : List.of(Reduction.SUM, Reduction.AVG);
             for (int count : counts) {
                 // Operations that move n blocks reach the size with all blocks together.
                 int share = movesBlocks(collective) ? count / ranks + 1 : count;
-                addPlacements(cases, collective, type, ranks, share, reductions);
+                add(cases, collective, type, ranks, share, reductions);
             }
         }
         return cases;
     }
 
-    /** Many more sizes, among them the neighbours of powers of two, and larger communicators. */
-    List<OperationCase> full(Collective collective, DataType type, int ranks, int round) {
+    /** More sizes, among them the neighbours of powers of two. */
+    List<OperationCase> full(Collective collective, DataType type, int ranks) {
         List<OperationCase> cases = new ArrayList<>();
-        int[] counts = {2, 7, 8, 31, 32, 63, 64, 65, 127, 255, 257, 511, 1023, 1024, 2047, 4099};
-        Mix random = new Mix(Mix.hash(baseSeed + round, ranks));
+        Mix random = new Mix(Mix.hash(baseSeed + type.ordinal(), ranks));
         for (int i = 0; i < 4; i++) {
-            int count = counts[random.next(counts.length)];
-            addPlacements(cases, collective, type, ranks, count, reductions(collective));
+            int count = FULL_COUNTS[random.next(FULL_COUNTS.length)];
+            add(cases, collective, type, ranks, count, reductions(collective));
         }
         return cases;
     }
 
-    private void addPlacements(
+    private void add(
             List<OperationCase> cases,
             Collective collective,
             DataType type,
@@ -75,10 +74,7 @@ final class CoreCases {
             int count,
             List<Reduction> reductions) {
         for (Reduction reduction : reductions) {
-            cases.add(operation(collective, type, reduction, ranks, count, false));
-            if (collective.hasInPlaceForm()) {
-                cases.add(operation(collective, type, reduction, ranks, count, true));
-            }
+            cases.add(operation(collective, type, reduction, ranks, count));
         }
     }
 
@@ -88,20 +84,14 @@ final class CoreCases {
     }
 
     OperationCase operation(
-            Collective collective,
-            DataType type,
-            Reduction reduction,
-            int ranks,
-            int count,
-            boolean inPlace) {
+            Collective collective, DataType type, Reduction reduction, int ranks, int count) {
         long shape = collective.ordinal();
         shape = shape * 31 + type.ordinal();
         shape = shape * 31 + (reduction == null ? 30 : reduction.ordinal());
         shape = shape * 1031 + ranks;
-        shape = shape * 2 + (inPlace ? 1 : 0);
         long seed = Mix.hash(Mix.hash(baseSeed, shape), count);
         int root = collective.rooted() ? new Mix(seed).next(ranks) : 0;
-        return new OperationCase(collective, type, reduction, ranks, count, inPlace, root, seed);
+        return new OperationCase(collective, type, reduction, ranks, count, false, root, seed);
     }
 
     private static boolean movesBlocks(Collective collective) {
