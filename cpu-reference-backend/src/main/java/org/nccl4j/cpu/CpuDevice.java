@@ -63,11 +63,11 @@ final class CpuDevice implements Device {
                             + all.shares()
                             + " devices");
         }
-        allocatedBytes.addAndGet(sizeBytes);
+        count(sizeBytes);
         try {
             return CpuMemory.allocate(all.scheduler(), this, sizeBytes);
         } catch (OutOfMemoryError e) {
-            allocatedBytes.addAndGet(-sizeBytes);
+            count(-sizeBytes);
             throw new InvalidArgumentException(
                     "cannot allocate "
                             + sizeBytes
@@ -81,7 +81,12 @@ final class CpuDevice implements Device {
 
     /** An allocation has been given back. */
     void freed(long sizeBytes) {
-        allocatedBytes.addAndGet(-sizeBytes);
+        count(-sizeBytes);
+    }
+
+    private void count(long bytes) {
+        allocatedBytes.addAndGet(bytes);
+        all.allocated(bytes);
     }
 
     @Override

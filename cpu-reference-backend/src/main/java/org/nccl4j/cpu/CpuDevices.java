@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.nccl4j.collectives.Device.Memory;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -21,6 +22,7 @@ final class CpuDevices {
     private final AtomicReferenceArray<CpuDevice> devices = new AtomicReferenceArray<>(LIMIT);
     private final AtomicInteger shares = new AtomicInteger(defaultCount());
     private final AtomicInteger streams = new AtomicInteger();
+    private final AtomicLong allocatedBytes = new AtomicLong();
 
     CpuDevices(Scheduler scheduler) {
         this.scheduler = scheduler;
@@ -70,11 +72,31 @@ final class CpuDevices {
         return device;
     }
 
+    /** Counts bytes that a device has allocated, or, negative, given back. */
+    void allocated(long bytes) {
+        allocatedBytes.addAndGet(bytes);
+    }
+
     /** One device's share of the memory, of which it has allocated some. */
-    Memory share(long allocatedBytes) {
+    Memory share(long ownBytes) {
         long totalBytes = Machine.TOTAL_BYTES / shares();
         long freeBytes =
-                Math.min(totalBytes - allocatedBytes, MachineMemory.availableBytes() / shares());
-        return new Memory(Math.max(0, freeBytes), totalBytes);
+                freeBytes(
+                        Machine.TOTAL_BYTES,
+                        MachineMemory.availableBytes(),
+                        shares(),
+                        allocatedBytes.get(),
+                        ownBytes);
+        return new Memory(freeBytes, totalBytes);
+    }
+
+    /**
+     * What a device may still allocate of an equal share. What all devices have allocated counts as
+     * available first, or each allocation would shrink the shares of the others.
+     */
+    static long freeBytes(
+            long totalBytes, long availableBytes, int shares, long allBytes, long ownBytes) {
+        long pool = Math.min(totalBytes, availableBytes + allBytes);
+        return Math.clamp(pool / shares - ownBytes, 0, Math.max(0, availableBytes));
     }
 }
