@@ -152,6 +152,8 @@ public interface Backend {
      * Closes all ranks that this thread drives, so that none waits for another's close.
      *
      * @param communicators ranks of any communicators
+     * @throws WaitInterruptedException if the thread is or gets interrupted while work is left;
+     *     none has left its communicator, close them again
      * @throws CollectiveException the first failure, with the others suppressed; all are closed
      */
     void closeAll(List<Communicator> communicators);

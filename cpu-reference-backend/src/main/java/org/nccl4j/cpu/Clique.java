@@ -1,13 +1,13 @@
 package org.nccl4j.cpu;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLongArray;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Traffic;
+import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -101,7 +101,13 @@ final class Clique {
                 trace.close();
             } catch (IOException e) {
                 scheduler.log().log(System.Logger.Level.ERROR, e.getMessage(), e);
-                throw new UncheckedIOException(e);
+                throw new UnsupportedException(
+                        "communicator '"
+                                + name
+                                + "' is closed, but its "
+                                + e.getMessage()
+                                + "; free space, or name another file",
+                        e);
             }
         }
     }

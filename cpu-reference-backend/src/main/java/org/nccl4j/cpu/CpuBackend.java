@@ -284,7 +284,11 @@ public final class CpuBackend implements Backend {
             }
         }
         for (CpuCommunicator communicator : mine) {
-            communicator.leave();
+            try {
+                communicator.leave();
+            } catch (CollectiveException e) {
+                first = join(first, e);
+            }
         }
         if (first != null) {
             throw first.forThisThread();

@@ -354,7 +354,14 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             reopen();
             throw e;
         }
-        leave();
+        try {
+            leave();
+        } catch (CollectiveException e) {
+            if (failure == null) {
+                throw e;
+            }
+            failure.addSuppressed(e);
+        }
         if (failure != null) {
             throw failure.forThisThread();
         }
