@@ -3,6 +3,7 @@ package org.nccl4j.bench;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,6 +28,9 @@ public final class Bench {
 
     /** Kept, because a logger that nobody holds forgets its level. */
     private static final Logger LOGGER = Logger.getLogger("org.nccl4j");
+
+    /** How long an interrupted run may take to say so. */
+    private static final Duration SHUTDOWN = Duration.ofSeconds(5);
 
     private final Console console;
     private final BenchEnvironment environment;
@@ -59,16 +63,32 @@ public final class Bench {
         quietLogs();
         Bench bench =
                 new Bench(Console.standard(), System.getenv(), System::getProperty, Bench::backend);
-        Runtime.getRuntime()
-                .addShutdownHook(
-                        new Thread(
-                                () -> {
-                                    if (bench.interrupt()) {
-                                        Runtime.getRuntime().halt(ExitCode.INTERRUPTED.status());
-                                    }
-                                },
-                                "nccl4j-bench-interrupt"));
+        Runtime.getRuntime().addShutdownHook(new Thread(bench::shutDown, "nccl4j-bench-shutdown"));
         System.exit(bench.run(List.of(args)).status());
+    }
+
+    /**
+     * The process ends, by a signal unless the run has come to its own end. The footer is printed
+     * by a thread that this one does not wait for without limit: standard output may be a full
+     * pipe.
+     */
+    private void shutDown() {
+        Thread interrupting =
+                Thread.ofPlatform()
+                        .daemon()
+                        .name("nccl4j-bench-interrupt")
+                        .start(() -> {
+                            if (interrupt()) {
+                                Runtime.getRuntime().halt(ExitCode.INTERRUPTED.status());
+                            }
+                        });
+        try {
+            if (!interrupting.join(SHUTDOWN)) {
+                Runtime.getRuntime().halt(ExitCode.INTERRUPTED.status());
+            }
+        } catch (InterruptedException hurried) {
+            Runtime.getRuntime().halt(ExitCode.INTERRUPTED.status());
+        }
     }
 
     /** Leaves what is informative to those who ask for it: a table is not read among log lines. */

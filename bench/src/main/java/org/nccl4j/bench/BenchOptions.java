@@ -73,16 +73,6 @@ record BenchOptions(
                     size -> size == 0 ? stepBytes : times(size, 2));
         }
 
-        /** The same sweep in buffers of at most {@code limitBytes}. */
-        Sweep cappedAt(long limitBytes) {
-            return new Sweep(
-                    Math.min(minBytes, limitBytes),
-                    Math.min(maxBytes, limitBytes),
-                    stepBytes,
-                    stepFactor,
-                    runCycles);
-        }
-
         // A maximum never reaches Long.MAX_VALUE (sizes are doubles below 2^63), so saturating ends
         // it.
         private static long times(long size, int factor) {

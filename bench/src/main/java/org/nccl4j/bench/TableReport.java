@@ -134,12 +134,6 @@ final class TableReport {
         }
     }
 
-    /** Says that the sweep ends earlier than asked for, where a backend caps it to its memory. */
-    void reducedMaxBytes(long maxBytes) {
-        console.out("#");
-        console.out("# Reducing maxBytes to " + maxBytes + " due to memory limitation");
-    }
-
     /** The column headers. */
     void columns() {
         boolean iterations = options.timing().perIteration();

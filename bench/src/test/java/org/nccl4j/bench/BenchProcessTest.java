@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -103,6 +104,21 @@ final class BenchProcessTest {
             assertThat(mapper.readTree(step).isObject()).isTrue();
         }
         assertThat(standardError()).isEmpty();
+    }
+
+    @Test
+    void aSignalEndsARunWhoseReaderSleeps() throws Exception {
+        start("all_reduce", "-g", "2", "-b", "8", "-e", "8", "-n", "1", "-N", "0");
+        // Nobody reads: rows come until the pipe (64 KiB, less what a row leaves in a page) is
+        // full.
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        while (process.getInputStream().available() < 63_000) {
+            assertThat(System.nanoTime()).isLessThan(deadline);
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(20));
+        }
+        assertThat(process.toHandle().destroy()).isTrue();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.INTERRUPTED.status());
     }
 
     @Test

@@ -101,7 +101,7 @@ final class TableReportTest {
     }
 
     @Test
-    void devicesAndReduction() {
+    void devices() {
         TableReport table = table("all_reduce");
         table.devices(
                 List.of(
@@ -109,14 +109,11 @@ final class TableReportTest {
                                 0, 0, 4711, "node1", 0, "0000:1b:00", "NVIDIA H100 80GB HBM3"),
                         new DeviceLine(
                                 127, 10, 1234567, "a-long-hostname", 15, "0000:00:00", "A CPU")));
-        table.reducedMaxBytes(26843545600L);
         assertThat(printed())
                 .isEqualTo(
                         """
                         #  Rank  0 Group  0 Pid   4711 on      node1 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3$
                         #  Rank 127 Group 10 Pid 1234567 on a-long-hostname device 15 [0000:00:00] A CPU$
-                        #$
-                        # Reducing maxBytes to 26843545600 due to memory limitation$
                         """);
     }
 
