@@ -1,0 +1,133 @@
+package org.nccl4j.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.InvalidArgumentException;
+
+/** Virtual devices and their memory. */
+final class CpuDeviceTest {
+    private final CpuDevices devices = new CpuDevices(new Scheduler(2, new RecordingLog()));
+
+    @Test
+    void devicesAreVirtual() {
+        Device device = devices.device(1023);
+        assertThat(device.ordinal()).isEqualTo(1023);
+        assertThat(device.busId()).isEqualTo("0000:00:00");
+        assertThat(device.name()).isNotBlank();
+        assertThat(devices.device(1023)).isSameAs(device);
+        assertThatThrownBy(() -> devices.device(1024))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessage(
+                        "there is no CPU device 1024; devices are virtual and have numbers 0 to"
+                                + " 1023");
+    }
+
+    @Test
+    void devicesShareTheMemoryEvenly() {
+        long before = devices.device(0).memory().totalBytes();
+        int shares = devices.shares();
+        devices.device(4 * shares - 1);
+        assertThat(devices.device(0).memory().totalBytes()).isBetween(before / 4 - 1, before / 4);
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3})
+    void memoryIsZeroAlignedAndCounted(long sizeBytes) {
+        CpuDevice device = devices.device(0);
+        try (DeviceBuffer buffer = device.allocate(sizeBytes)) {
+            assertThat(buffer.sizeBytes()).isEqualTo(sizeBytes);
+            assertThat(buffer.address() % 4096).isZero();
+            assertThat(buffer.device()).isSameAs(device);
+            MemorySegment memory = buffer.hostSegment();
+            assertThat(memory.byteSize()).isEqualTo(sizeBytes);
+            long words = sizeBytes / 8;
+            for (long i = 0; i < words; i++) {
+                if (memory.getAtIndex(ValueLayout.JAVA_LONG, i) != 0) {
+                    throw new AssertionError("word " + i + " is not zero");
+                }
+            }
+            memory.set(ValueLayout.JAVA_BYTE, sizeBytes - 1, (byte) 1);
+            assertThat(device.memory().freeBytes())
+                    .isLessThanOrEqualTo(device.memory().totalBytes() - sizeBytes);
+        }
+    }
+
+    @Test
+    void sizesThatCannotBeAreRefusedWithWhatIsFree() {
+        Device device = devices.device(0);
+        assertThat(device.allocate(0)).isSameAs(DeviceBuffer.EMPTY);
+        assertThatThrownBy(() -> device.allocate(-1))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessage("cannot allocate -1 bytes; the size must be at least 0");
+        assertThatThrownBy(() -> device.allocate(1L << 50))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageMatching(
+                        "cannot allocate 1125899906842624 bytes on device 0: \\d+ bytes are free,"
+                                + " its share of the machine's memory among \\d+ devices");
+    }
+
+    @Test
+    void memoryInUseIsFreedWhenItsWorkHasPassed() {
+        try (World world = new World(2)) {
+            DeviceBuffer[] buffers = {world.ints(0, 1), world.ints(1, 2)};
+            MemorySegment memory = buffers[0].hostSegment();
+            DeviceBuffer copy = world.zeros(0, 1);
+            world.allReduce(0, buffers[0]);
+            world.stream(0).copy(buffers[0], copy, 4);
+            buffers[0].close();
+            assertThatThrownBy(() -> world.allReduce(0, buffers[0]))
+                    .isInstanceOf(InvalidArgumentException.class);
+            assertThat(memory.scope().isAlive()).isTrue();
+            world.allReduce(1, buffers[1]);
+            world.synchronize();
+            assertThat(World.toArray(copy)).containsExactly(3);
+            assertThat(memory.scope().isAlive()).isFalse();
+        }
+    }
+
+    @Test
+    void memoryOfWorkThatIsGivenUpIsFreed() {
+        try (World world = new World(2)) {
+            DeviceBuffer buffer = world.ints(0, 1);
+            MemorySegment memory = buffer.hostSegment();
+            world.allReduce(0, buffer);
+            buffer.close();
+            world.rank(0).abort(World.LONG);
+            assertThat(memory.scope().isAlive()).isFalse();
+        }
+    }
+
+    @Test
+    void availableMemoryIsTheLeastOfTheAccounts(@TempDir Path root) throws IOException {
+        write(root, "proc/meminfo", "MemTotal: 100 kB\nMemAvailable:   50 kB\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(50 << 10);
+        write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "40000\n");
+        write(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "10000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(30_000);
+        write(root, "sys/fs/cgroup/memory.max", "max\n");
+        write(root, "sys/fs/cgroup/memory.current", "1000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(30_000);
+        write(root, "sys/fs/cgroup/memory.max", "21000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(20_000);
+        write(root, "sys/fs/cgroup/memory.max", "500\n");
+        assertThat(MachineMemory.availableBytes(root)).isZero();
+    }
+
+    private static void write(Path root, String file, String text) throws IOException {
+        Path path = root.resolve(file);
+        Files.createDirectories(path.getParent());
+        Files.writeString(path, text);
+    }
+}
