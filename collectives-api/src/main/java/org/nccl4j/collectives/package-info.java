@@ -6,6 +6,37 @@
  * {@link org.nccl4j.collectives.Operations} are enqueued on {@link
  * org.nccl4j.collectives.DeviceStream}s and work on {@link org.nccl4j.collectives.DeviceBuffer}s.
  *
+ * <p>Two ranks of this process, driven by one thread:
+ *
+ * {@snippet :
+ * Backend backend = Backends.preferred();
+ * List<Communicator> ranks = backend.createLocal(2, CommunicatorConfig.defaults());
+ * List<DeviceBuffer> buffers = new ArrayList<>();
+ * List<DeviceStream> streams = new ArrayList<>();
+ * for (Communicator rank : ranks) {
+ *     buffers.add(rank.device().allocate(1024 * DataType.FLOAT32.sizeBytes()));
+ *     streams.add(rank.device().createStream());
+ * }
+ * backend.group(
+ *         group -> {
+ *             for (int r = 0; r < 2; r++) {
+ *                 DeviceBuffer buffer = buffers.get(r);
+ *                 group.on(ranks.get(r))
+ *                         .allReduce( // in place
+ *                                 buffer,
+ *                                 buffer,
+ *                                 1024,
+ *                                 DataType.FLOAT32,
+ *                                 ReduceOp.SUM,
+ *                                 streams.get(r));
+ *             }
+ *         });
+ * backend.synchronizeAll(streams, Duration.ofMinutes(1));
+ * backend.closeAll(ranks);
+ * buffers.forEach(DeviceBuffer::close);
+ * streams.forEach(DeviceStream::close);
+ * }
+ *
  * <h2>What holds everywhere</h2>
  *
  * <ul>
