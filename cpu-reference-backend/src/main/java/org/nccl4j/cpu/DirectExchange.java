@@ -15,11 +15,13 @@ final class DirectExchange extends Algorithm {
     @Override
     void prepare(ReferenceRun run) {
         int n = run.participants();
-        for (int p = 0; p < n; p++) {
-            for (int distance = 1; distance < n; distance++) {
-                if (sends(run.operation(), p, run.after(p, distance))) {
-                    run.connect(p, distance);
-                }
+        int root = run.operation().root();
+        for (int distance = 1; distance < n; distance++) {
+            switch (run.operation().kind()) {
+                case GATHER -> run.connect(run.before(root, distance), distance);
+                case SCATTER -> run.connect(root, distance);
+                case SEND_RECV -> run.connect(0, distance);
+                default -> run.connect(distance);
             }
         }
     }

@@ -19,6 +19,11 @@ final class ReferenceRun implements Engine.Run {
     /** By distance d and participant p: the edge from p to (p + d) mod n. */
     private final Edge[][] edges;
 
+    /** The edges of this operation: a run that once had an all-to-all has many more. */
+    private Edge[] connected = new Edge[16];
+
+    private int connections;
+
     private JoinedOperation operation;
     private Algorithm algorithm;
     private int elementBytes;
@@ -65,15 +70,10 @@ final class ReferenceRun implements Engine.Run {
         for (Cursor cursor : cursors) {
             cursor.end();
         }
-        for (Edge[] row : edges) {
-            if (row != null) {
-                for (Edge edge : row) {
-                    if (edge != null) {
-                        edge.reset();
-                    }
-                }
-            }
+        for (int i = 0; i < connections; i++) {
+            connected[i].reset();
         }
+        connections = 0;
         operation = null;
         engine.recycle(this);
     }
@@ -106,14 +106,20 @@ final class ReferenceRun implements Engine.Run {
         }
     }
 
-    /** Makes the edge from one participant to the one at a distance from it. */
+    /** Makes the edge from one participant to the one at a distance from it; once each. */
     void connect(int participant, int distance) {
         if (edges[distance] == null) {
             edges[distance] = new Edge[participants];
         }
-        if (edges[distance][participant] == null) {
-            edges[distance][participant] = new Edge();
+        Edge edge = edges[distance][participant];
+        if (edge == null) {
+            edge = new Edge();
+            edges[distance][participant] = edge;
         }
+        if (connections == connected.length) {
+            connected = Arrays.copyOf(connected, 2 * connections);
+        }
+        connected[connections++] = edge;
     }
 
     /** The edge from a participant to the one at a distance after it. */

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import java.util.function.IntConsumer;
 
 /** Runs an operation on an engine without streams: in one thread, or a thread per participant. */
 final class Drivers {
@@ -14,6 +15,12 @@ final class Drivers {
      * Calls the participants in random order, some of them many times running, until all are done.
      */
     static void inRandomOrder(Engine engine, JoinedOperation operation, long seed) {
+        inRandomOrder(engine, operation, seed, done -> {});
+    }
+
+    /** The same, and tells at once who is done. */
+    static void inRandomOrder(
+            Engine engine, JoinedOperation operation, long seed, IntConsumer whenDone) {
         Engine.Run run = engine.start(operation);
         int n = operation.participants();
         List<Integer> working = new ArrayList<>();
@@ -34,6 +41,7 @@ final class Drivers {
             switch (run.progress(p)) {
                 case DONE -> {
                     working.remove(index);
+                    whenDone.accept(p);
                     blocked = new boolean[n];
                     blockedCount = 0;
                 }

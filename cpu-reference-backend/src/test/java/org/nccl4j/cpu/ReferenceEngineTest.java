@@ -3,6 +3,7 @@ package org.nccl4j.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -12,6 +13,7 @@ import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
@@ -465,6 +467,52 @@ class ReferenceEngineTest {
             TestOperation next = sumOf(3, 100);
             run(next);
             assertThat(element(next.recv(2), 99)).isEqualTo(sum(3, 99));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(
+            value = OperationKind.class,
+            mode = EnumSource.Mode.EXCLUDE,
+            names = {
+                "SPLIT",
+                "EXCHANGE_COUNTS",
+                "ALL_GATHER_V",
+                "REDUCE_SCATTER_V",
+                "ALL_TO_ALL_V",
+                "BARRIER"
+            })
+    void aRankThatIsDoneMayReuseItsBuffers(OperationKind kind) {
+        int n = kind == OperationKind.SEND_RECV ? 2 : 4;
+        int count = 90;
+        long seed = new Random().nextLong();
+        for (int round = 0; round < 50; round++) {
+            TestOperation calm = new TestOperation(kind, n, TYPE, count, 1).with(ReduceOp.SUM);
+            TestOperation hasty = new TestOperation(kind, n, TYPE, count, 1).with(ReduceOp.SUM);
+            byte[][] results = new byte[n][];
+            for (int p = 0; p < n; p++) {
+                calm.buffers(p, (long) n * count, (long) n * count);
+                hasty.buffers(p, (long) n * count, (long) n * count);
+                calm.recv(p).fill((byte) 0);
+                hasty.recv(p).fill((byte) 0);
+            }
+            fillSend(calm);
+            fillSend(hasty);
+            Drivers.inRandomOrder(engine, calm, seed + round);
+            Drivers.inRandomOrder(
+                    engine,
+                    hasty,
+                    seed + round,
+                    done -> {
+                        results[done] = hasty.recv(done).toArray(ValueLayout.JAVA_BYTE);
+                        hasty.recv(done).fill((byte) 0xee);
+                        hasty.send(done).fill((byte) 0xee);
+                    });
+            for (int p = 0; p < n; p++) {
+                assertThat(results[p])
+                        .as("rank %d, seed %d", p, seed + round)
+                        .isEqualTo(calm.recv(p).toArray(ValueLayout.JAVA_BYTE));
+            }
         }
     }
 
