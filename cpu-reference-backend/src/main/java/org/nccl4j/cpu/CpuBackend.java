@@ -152,14 +152,15 @@ public final class CpuBackend implements Backend {
                             + CpuDevices.LIMIT
                             + " and the rank 0 to size - 1");
         }
+        long startNanos = System.nanoTime();
         UniqueId id =
                 switch (bootstrap) {
                     case UniqueId given -> given;
                     case Rendezvous rendezvous ->
-                            StoreMeeting.agree(this, rendezvous, rank, size, config);
+                            StoreMeeting.agree(this, rendezvous, rank, size, config, startNanos);
                 };
         CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
-        return Meeting.join(scheduler, engine, id, rank, size, device, config);
+        return Meeting.join(scheduler, engine, id, rank, size, device, config, startNanos);
     }
 
     @Override

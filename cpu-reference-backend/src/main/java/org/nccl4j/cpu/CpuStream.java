@@ -23,8 +23,8 @@ import org.nccl4j.collectives.spi.Durations;
  * A queue of entries, run by whoever is there; it has no thread. Entries are numbered from 1: the
  * ticket of an entry is passed when {@code completed >= ticket}.
  *
- * <p>Thread safety: state is guarded by the scheduler's lock; {@code completed}, {@code enqueued}
- * and {@code failureCount} may also be read without it.
+ * <p>Thread safety: state is guarded by the scheduler's lock; volatile fields may also be read
+ * without it.
  */
 final class CpuStream implements DeviceStream {
     enum EntryKind {
@@ -71,8 +71,9 @@ final class CpuStream implements DeviceStream {
     private volatile long enqueued;
     private volatile int failureCount;
     private volatile boolean hasFailures;
+    private Failure lastFailure;
     private boolean progressed;
-    private boolean closed;
+    private volatile boolean closed;
 
     CpuStream(Scheduler scheduler, CpuDevice device, int number) {
         this.scheduler = scheduler;
@@ -206,8 +207,6 @@ final class CpuStream implements DeviceStream {
         lastFailure = failure;
         waiters.wake(scheduler);
     }
-
-    private Failure lastFailure;
 
     private CollectiveException takeFailure(Failure failure) {
         if (failure.isForgottenOnceThrown()) {

@@ -41,8 +41,8 @@ final class Meeting {
             int rank,
             int size,
             CpuDevice device,
-            CommunicatorConfig config) {
-        long startNanos = System.nanoTime();
+            CommunicatorConfig config,
+            long startNanos) {
         Meeting meeting;
         Chore chores;
         synchronized (scheduler) {

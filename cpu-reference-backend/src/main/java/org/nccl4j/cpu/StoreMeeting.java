@@ -32,10 +32,12 @@ final class StoreMeeting {
     private final String prefix;
     private final String where;
     private final RankInfo self;
-    private final long startNanos = System.nanoTime();
+    private final long startNanos;
     private final CommunicatorConfig config;
 
-    private StoreMeeting(Rendezvous rendezvous, int rank, int size, CommunicatorConfig config) {
+    private StoreMeeting(
+            Rendezvous rendezvous, int rank, int size, CommunicatorConfig config, long startNanos) {
+        this.startNanos = startNanos;
         this.store = rendezvous.store();
         this.prefix = "nccl4j/" + rendezvous.job() + "/";
         this.where =
@@ -65,8 +67,9 @@ final class StoreMeeting {
             Rendezvous rendezvous,
             int rank,
             int size,
-            CommunicatorConfig config) {
-        StoreMeeting meeting = new StoreMeeting(rendezvous, rank, size, config);
+            CommunicatorConfig config,
+            long startNanos) {
+        StoreMeeting meeting = new StoreMeeting(rendezvous, rank, size, config, startNanos);
         meeting.announce();
         meeting.check(meeting.everybody());
         return meeting.id(backend);

@@ -78,12 +78,11 @@ final class Watchdog {
 
     private void look() {
         lookForLeaks();
+        watched.removeIf(Clique::isOver);
         long now = System.nanoTime();
-        for (int i = watched.size() - 1; i >= 0; i--) {
-            Clique clique = watched.get(i);
-            if (clique.isOver()) {
-                watched.remove(i);
-            } else if (clique.cause == null) {
+        // A copy: a failure may take communicators out of the list.
+        for (Clique clique : List.copyOf(watched)) {
+            if (clique.cause == null) {
                 look(clique, now);
             }
         }

@@ -159,7 +159,7 @@ final class Workers {
             if (chore instanceof Work work) {
                 budgetBytes -= work.costBytes();
             }
-            Chore following = chore.perform(budgetBytes);
+            Chore following = performOne(chore, budgetBytes);
             if (following == null) {
                 chore = next;
             } else {
@@ -169,6 +169,16 @@ final class Workers {
                 }
                 following.next = next;
             }
+        }
+    }
+
+    private Chore performOne(Chore chore, long budgetBytes) {
+        try {
+            return chore.perform(budgetBytes);
+        } catch (RuntimeException | Error e) {
+            // Others in the list may be what somebody waits for.
+            scheduler.log().log(System.Logger.Level.ERROR, "failed after a change of state", e);
+            return null;
         }
     }
 
