@@ -20,12 +20,14 @@ import org.nccl4j.collectives.Graph;
 import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Pending;
+import org.nccl4j.collectives.RankInfo;
 import org.nccl4j.collectives.RecordedGroup;
 import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.Roster;
 
 /**
  * The contract in pure Java: ranks of this process, on virtual devices.
@@ -156,11 +158,26 @@ public final class CpuBackend implements Backend {
         UniqueId id =
                 switch (bootstrap) {
                     case UniqueId given -> given;
-                    case Rendezvous rendezvous ->
-                            StoreMeeting.agree(this, rendezvous, rank, size, config, startNanos);
+                    case Rendezvous rendezvous -> meet(rendezvous, rank, size, config);
                 };
         CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
         return Meeting.join(scheduler, engine, id, rank, size, device, config, startNanos);
+    }
+
+    private UniqueId meet(Rendezvous rendezvous, int rank, int size, CommunicatorConfig config) {
+        RankInfo self =
+                RankInfo.ofThisProcess(
+                        rank, size, config.deviceOrdinal().orElse(rank), "nccl4j cpu");
+        Roster roster = Roster.meet(rendezvous, self, config);
+        for (RankInfo other : roster.ranks()) {
+            if (other.processId() != self.processId() || !other.host().equals(self.host())) {
+                throw new UnsupportedException(
+                        roster.refusal(
+                                "the CPU backend so far connects ranks of one process only; run"
+                                        + " them as threads"));
+            }
+        }
+        return roster.id(this::newUniqueId);
     }
 
     @Override

@@ -307,7 +307,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             chores = scheduler.takeChores(0);
         }
         scheduler.workers().perform(chores);
-        awaitAbort(startNanos, Durations.saturatedNanos(timeout), Wording.time(timeout));
+        awaitAbort(startNanos, Durations.saturatedNanos(timeout), Durations.text(timeout));
     }
 
     private void awaitAbort(long startNanos, long budgetNanos, String budget) {
@@ -425,7 +425,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 awaitAbort(
                         System.nanoTime(),
                         clique.timeoutNanos,
-                        Wording.time(clique.config.operationTimeout()));
+                        Durations.text(clique.config.operationTimeout()));
             } catch (CollectiveTimeoutException e) {
                 return e;
             }

@@ -106,7 +106,7 @@ final class CpuEvent implements DeviceEvent {
                 synchronized (scheduler) {
                     throw new CollectiveTimeoutException(
                             "the event's mark was not passed within "
-                                    + Wording.time(timeout)
+                                    + Durations.text(timeout)
                                     + ": "
                                     + source
                                     + ": "

@@ -286,7 +286,7 @@ final class CpuStream implements DeviceStream {
         return new CollectiveTimeoutException(
                 this
                         + " was not done within "
-                        + Wording.time(timeout)
+                        + Durations.text(timeout)
                         + ": "
                         + Wording.head(this)
                         + "; nothing has changed, synchronize again or abort the communicator",

@@ -57,7 +57,7 @@ final class HostPending<T> implements Pending<T> {
                                     + " of communicator '"
                                     + clique.name
                                     + "' was not done within "
-                                    + Wording.time(timeout)
+                                    + Durations.text(timeout)
                                     + "; nothing has changed, await it again",
                             false);
             case OVER -> {}

@@ -134,7 +134,7 @@ final class Meeting {
                     where(rank, size, config)
                             + missing
                             + " did not come within "
-                            + Wording.time(config.operationTimeout())
+                            + Durations.text(config.operationTimeout())
                             + "; nothing was made, start the missing ranks and call create again",
                     false);
         }

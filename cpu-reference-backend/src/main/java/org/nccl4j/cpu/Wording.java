@@ -1,9 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
-import java.time.Duration;
 import java.util.Arrays;
-import java.util.Locale;
 import java.util.StringJoiner;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.CollectiveTimeoutException;
@@ -11,14 +9,11 @@ import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.spi.Durations;
 
 /** Words for what happened, for exceptions and logs. Needs the scheduler's lock. */
 final class Wording {
     private Wording() {}
-
-    static String time(Duration duration) {
-        return duration.toString().substring(2).toLowerCase(Locale.ROOT);
-    }
 
     /** An operation's name and number. */
     static String name(Match match) {
@@ -226,7 +221,7 @@ final class Wording {
                         + "/"
                         + clique.size
                         + " within "
-                        + time(clique.config.operationTimeout())
+                        + Durations.text(clique.config.operationTimeout())
                         + ": "
                         + progress(batch, part)
                         + hint(batch, part)
@@ -242,7 +237,7 @@ final class Wording {
                         + " of communicator '"
                         + clique.name
                         + "' was not done within "
-                        + time(clique.config.operationTimeout())
+                        + Durations.text(clique.config.operationTimeout())
                         + ": "
                         + joined(match)
                         + "; create a new communicator",

@@ -186,8 +186,8 @@ final class CreateTest {
         assertThatThrownBy(() -> backend.create(new Rendezvous(store, "c"), 0, 2, config))
                 .isInstanceOf(InvalidArgumentException.class)
                 .hasMessage(
-                        "the store holds 3 bytes where a rank of nccl4j should have told who it is;"
-                                + " give the job a name of its own");
+                        "the store holds 3 bytes under 'nccl4j/c/rank/1' where a rank of nccl4j should"
+                                + " have told who it is; give the job a name of its own");
     }
 
     private static byte[] info(int rank, int size, String host, long process) throws IOException {

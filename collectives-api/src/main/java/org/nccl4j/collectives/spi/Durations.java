@@ -1,9 +1,10 @@
 package org.nccl4j.collectives.spi;
 
 import java.time.Duration;
+import java.util.Locale;
 
 /**
- * Durations for {@link System#nanoTime()} arithmetic.
+ * Durations for {@link System#nanoTime()} arithmetic and for messages.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
@@ -27,5 +28,15 @@ public final class Durations {
             return -limit;
         }
         return duration.toNanos();
+    }
+
+    /**
+     * A duration for messages.
+     *
+     * @param duration any duration
+     * @return hours, minutes and seconds, such as {@code 10m} or {@code 0.2s}
+     */
+    public static String text(Duration duration) {
+        return duration.toString().substring(2).toLowerCase(Locale.ROOT);
     }
 }

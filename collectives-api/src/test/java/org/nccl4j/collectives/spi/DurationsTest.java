@@ -50,4 +50,12 @@ final class DurationsTest {
         Duration last = Duration.ofSeconds(limit.getSeconds() - 1);
         assertThat(Durations.saturatedNanos(last)).isEqualTo(last.toNanos());
     }
+
+    @Test
+    void textIsShort() {
+        assertThat(Durations.text(Duration.ofMinutes(10))).isEqualTo("10m");
+        assertThat(Durations.text(Duration.ofMillis(1200))).isEqualTo("1.2s");
+        assertThat(Durations.text(Duration.ofHours(26).plusSeconds(1))).isEqualTo("26h1s");
+        assertThat(Durations.text(Duration.ZERO)).isEqualTo("0s");
+    }
 }
