@@ -173,8 +173,7 @@ final class CpuStream implements DeviceStream {
                     operation
                             + ": "
                             + this
-                            + " has been closed; nothing was enqueued; make another with"
-                            + " device().createStream()");
+                            + " has been closed; make another with device().createStream()");
         }
     }
 
@@ -226,6 +225,8 @@ final class CpuStream implements DeviceStream {
     @Override
     public boolean poll() {
         OpenGroup.refuseIfTouched(this);
+        // Before the failures: work that is given up leaves its failure first, then the queue.
+        boolean empty = isEmpty();
         if (closed || hasFailures) {
             synchronized (scheduler) {
                 requireOpen("poll");
@@ -234,7 +235,7 @@ final class CpuStream implements DeviceStream {
                 }
             }
         }
-        return completed == enqueued;
+        return empty;
     }
 
     @Override
@@ -244,7 +245,7 @@ final class CpuStream implements DeviceStream {
         if (Thread.currentThread().isInterrupted()) {
             throw interrupted();
         }
-        if (completed == enqueued && !hasFailures && !closed) {
+        if (isEmpty() && !hasFailures && !closed) {
             return;
         }
         StreamWaiter waiter;

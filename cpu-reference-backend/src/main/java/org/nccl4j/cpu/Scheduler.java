@@ -192,6 +192,12 @@ final class Scheduler {
     /** Enqueues a batch whose parts and streams are known. Follow with {@link #drive}. */
     void enqueue(Batch batch) {
         Member member = batch.member;
+        if (member.clique.cause != null) {
+            // Another rank's batch of the same group has just failed it.
+            tellStreams(batch);
+            releaseBuffers(batch);
+            return;
+        }
         int parts = batch.parts.size();
         int streams = batch.streams.size();
         batch.streamsAhead = streams;
@@ -307,6 +313,14 @@ final class Scheduler {
             touch(stream);
         }
         batch.member.giveBack(batch);
+    }
+
+    private void releaseBuffers(Batch batch) {
+        for (int i = 0; i < batch.parts.size(); i++) {
+            if (!batch.parts.get(i).ended) {
+                releaseBuffers(batch.parts.get(i));
+            }
+        }
     }
 
     private void releaseBuffers(Part part) {
@@ -444,11 +458,7 @@ final class Scheduler {
     private void giveUp(Batch batch) {
         batch.cancelled = true;
         tellStreams(batch);
-        for (int i = 0; i < batch.parts.size(); i++) {
-            if (!batch.parts.get(i).ended) {
-                releaseBuffers(batch.parts.get(i));
-            }
-        }
+        releaseBuffers(batch);
         batch.member.unlink(batch);
         for (int i = 0; i < batch.streams.size(); i++) {
             CpuStream stream = batch.streams.get(i);

@@ -73,6 +73,43 @@ final class FailureTest {
     }
 
     @Test
+    void aGroupThatFailsItsCommunicatorHalfwayTellsAllItsStreams() {
+        for (boolean abort : new boolean[] {true, false}) {
+            try (World world = new World(4, config -> config.withAbortOnFailure(abort))) {
+                DeviceBuffer[] buffers = new DeviceBuffer[4];
+                for (int rank = 0; rank < 4; rank++) {
+                    buffers[rank] = world.zeros(rank, rank == 1 ? 2 : 1);
+                }
+                world.backend.group(group -> {
+                    for (int rank = 0; rank < 4; rank++) {
+                        group.on(world.rank(rank))
+                                .broadcast(
+                                        buffers[rank],
+                                        buffers[rank],
+                                        rank == 1 ? 2 : 1,
+                                        DataType.INT32,
+                                        0,
+                                        world.stream(rank));
+                    }
+                });
+                for (DeviceStream stream : world.streams) {
+                    assertThatThrownBy(() -> stream.synchronize(World.LONG))
+                            .isInstanceOf(MismatchException.class);
+                }
+                world.rank(0).abort(World.LONG);
+                for (DeviceBuffer buffer : buffers) {
+                    var scope = buffer.hostSegment().scope();
+                    buffer.close();
+                    assertThat(scope.isAlive()).isFalse();
+                }
+                if (abort) {
+                    world.synchronize();
+                }
+            }
+        }
+    }
+
+    @Test
     void everyPartOfACallIsCompared() {
         try (World world = new World(2)) {
             world.rank(0).barrier(world.stream(0));
@@ -596,8 +633,8 @@ final class FailureTest {
             stream.close();
             assertRefused(
                     () -> rank.barrier(stream),
-                    "barrier: stream 0 of device 0 has been closed; nothing was enqueued; make"
-                            + " another with device().createStream()");
+                    "barrier: stream 0 of device 0 has been closed; make another with"
+                            + " device().createStream()");
             world.streams.set(0, world.newStream(0));
             world.assertWorks();
         }

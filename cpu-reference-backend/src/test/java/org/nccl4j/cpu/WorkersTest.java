@@ -10,12 +10,15 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicLong;
 import org.awaitility.Awaitility;
+import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceStream;
 
@@ -57,6 +60,83 @@ final class WorkersTest {
                 assertThat(thread.isAlive()).isFalse();
             }
             assertThat(most.get()).isLessThanOrEqualTo(cores);
+        }
+    }
+
+    @RepeatedTest(5)
+    void oneThreadAtATimeAdvancesAParticipantAndSeesWhatTheLastOneWrote() throws Exception {
+        int ranks = 6;
+        try (World world = new World(ranks, 4, new LockstepEngine(), config -> config)) {
+            for (int round = 0; round < 20; round++) {
+                for (int rank = 0; rank < ranks; rank++) {
+                    world.allReduce(rank, world.zeros(rank, LARGE / 16));
+                }
+                Thread[] threads = new Thread[ranks];
+                for (int rank = 0; rank < ranks; rank++) {
+                    DeviceStream stream = world.stream(rank);
+                    threads[rank] = Thread.ofPlatform().start(() -> stream.synchronize(World.LONG));
+                }
+                for (Thread thread : threads) {
+                    thread.join(30_000);
+                    assertThat(thread.isAlive()).isFalse();
+                }
+            }
+            // A broken rule would have failed the communicator.
+            assertThat(world.rank(0).status()).isInstanceOf(CommunicatorStatus.Ready.class);
+        }
+    }
+
+    /**
+     * Participants that keep in step: none is more than one step ahead of its neighbour. Each one's
+     * own state is plain, as an engine's is, and breaks when the rules of {@link Engine.Run} are.
+     */
+    private static final class LockstepEngine implements Engine {
+        private static final int STEPS = 300;
+
+        @Override
+        public String name() {
+            return "lockstep";
+        }
+
+        @Override
+        public Run start(JoinedOperation operation) {
+            int participants = operation.participants();
+            AtomicIntegerArray published = new AtomicIntegerArray(participants);
+            AtomicIntegerArray inside = new AtomicIntegerArray(participants);
+            int[] steps = new int[participants];
+            return new Run() {
+                @Override
+                public Progress progress(int participant) {
+                    if (!inside.compareAndSet(participant, 0, 1)) {
+                        throw new IllegalStateException("two threads in one participant");
+                    }
+                    try {
+                        if (steps[participant] != published.get(participant)) {
+                            throw new IllegalStateException("a step was not visible");
+                        }
+                        if (steps[participant] == STEPS) {
+                            throw new IllegalStateException("called after it was done");
+                        }
+                        int neighbour = (participant + 1) % participants;
+                        if (steps[participant] > published.get(neighbour)) {
+                            return Progress.BLOCKED;
+                        }
+                        published.set(participant, ++steps[participant]);
+                        return steps[participant] == STEPS ? Progress.DONE : Progress.ADVANCED;
+                    } finally {
+                        inside.set(participant, 0);
+                    }
+                }
+
+                @Override
+                public void finish() {
+                    for (int participant = 0; participant < participants; participant++) {
+                        if (steps[participant] != STEPS || inside.get(participant) != 0) {
+                            throw new IllegalStateException("finished too early");
+                        }
+                    }
+                }
+            };
         }
     }
 
