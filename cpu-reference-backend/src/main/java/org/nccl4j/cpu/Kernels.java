@@ -16,7 +16,7 @@ import org.nccl4j.collectives.ReduceOp;
  * <p>Thread safety: one thread at a time.
  */
 final class Kernels {
-    /** Half of a small level-one cache for both arrays. */
+    /** Both arrays together take a quarter of a level-one cache of 32 KiB. */
     private static final int BLOCK_BYTES = 4096;
 
     private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
