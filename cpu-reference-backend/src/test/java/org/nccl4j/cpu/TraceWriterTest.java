@@ -2,14 +2,13 @@ package org.nccl4j.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledOnOs;
-import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.nccl4j.collectives.DataType;
 import tools.jackson.databind.JsonNode;
@@ -72,9 +71,10 @@ class TraceWriterTest {
     }
 
     @Test
-    @EnabledOnOs(OS.LINUX)
     void aFullDiskIsReportedAtClose() throws IOException {
-        TraceWriter trace = TraceWriter.open(Path.of("/dev/full"), "world");
+        Path full = Path.of("/dev/full");
+        assumeTrue(Files.exists(full), "unsupported: no /dev/full here");
+        TraceWriter trace = TraceWriter.open(full, "world");
         for (int i = 0; i < 10_000; i++) {
             trace.sent(operation, 0, 0, 1, 0, 0, 4);
         }
