@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
@@ -24,6 +25,7 @@ import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
@@ -97,6 +99,86 @@ final class StressTest {
         run.proveWorking(bystanders);
         run.backend.closeAll(bystanders);
         run.closeAndCheck(true);
+    }
+
+    /** One thread drives all ranks by groups of everything; some groups contradict themselves. */
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void groupsOfAllRanksEndWholeOrNotAtAll(long seed) {
+        SplittableRandom random = new SplittableRandom(31 * seed + 7);
+        int size = 1 + random.nextInt(6);
+        try (World world =
+                new World(
+                        size,
+                        1 + random.nextInt(3),
+                        new ReferenceEngine(),
+                        config -> config.withAbortOnFailure(random.nextBoolean()))) {
+            List<Communicator> bystanders =
+                    world.backend.createLocal(
+                            size, CommunicatorConfig.defaults().withName("bystanders"));
+            boolean failed = false;
+            for (int step = 0; step < 20 && !failed; step++) {
+                boolean contradiction = size > 1 && random.nextInt(12) == 0;
+                int count = contradiction ? 5 : random.nextInt(3) * random.nextInt(20_000);
+                int odd = random.nextInt(size);
+                List<DeviceBuffer> buffers = new ArrayList<>();
+                List<DeviceBuffer> others = new ArrayList<>();
+                for (int rank = 0; rank < size; rank++) {
+                    buffers.add(world.zeros(rank, count + 1));
+                    world.stream(rank).fill(buffers.get(rank), (byte) 1);
+                    others.add(world.ints(rank, 1));
+                }
+                world.backend.group(group -> {
+                    for (int rank = 0; rank < size; rank++) {
+                        DeviceStream stream = world.stream(rank);
+                        boolean wrong = contradiction && rank == odd;
+                        group.on(world.rank(rank))
+                                .allReduce(
+                                        buffers.get(rank),
+                                        buffers.get(rank),
+                                        wrong ? count - 1 : count,
+                                        DataType.INT32,
+                                        ReduceOp.SUM,
+                                        stream);
+                        group.on(bystanders.get(rank))
+                                .allReduce(
+                                        others.get(rank),
+                                        others.get(rank),
+                                        1,
+                                        DataType.INT32,
+                                        ReduceOp.SUM,
+                                        stream);
+                    }
+                });
+                failed = contradiction;
+                if (failed) {
+                    for (DeviceStream stream : world.streams) {
+                        assertThatThrownBy(() -> stream.synchronize(DEADLINE))
+                                .as("seed " + seed)
+                                .isInstanceOf(MismatchException.class);
+                    }
+                    world.rank(odd).abort(DEADLINE);
+                    for (DeviceStream stream : world.streams) {
+                        // Without automatic abort the failure is told once more.
+                        Run.failed(stream);
+                    }
+                }
+                world.synchronize();
+                for (int rank = 0; rank < size; rank++) {
+                    assertThat(World.toArray(others.get(rank)))
+                            .as("seed " + seed)
+                            .containsExactly(size);
+                    if (!failed && count > 0) {
+                        assertThat(World.toArray(buffers.get(rank))[count - 1])
+                                .as("seed " + seed)
+                                .isEqualTo(0x01010101 * size);
+                    }
+                    buffers.get(rank).close();
+                    others.get(rank).close();
+                }
+            }
+            world.backend.closeAll(bystanders);
+        }
     }
 
     /** One program on one world. */
