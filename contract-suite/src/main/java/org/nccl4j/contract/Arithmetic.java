@@ -209,19 +209,17 @@ abstract sealed class Arithmetic {
 
         @Override
         long min(long a, long b) {
-            if (isNaN(a)) {
-                return b;
-            }
-            // Math.min puts -0 below +0 and, NaN being out of the way, is C's fmin.
-            return isNaN(b) ? a : encode(Math.min(decode(a), decode(b)));
+            double x = decode(a);
+            double y = decode(b);
+            // With NaN out of the way Math.min is C's fmin, and puts -0 below +0.
+            return encode(Double.isNaN(x) ? y : Double.isNaN(y) ? x : Math.min(x, y));
         }
 
         @Override
         long max(long a, long b) {
-            if (isNaN(a)) {
-                return b;
-            }
-            return isNaN(b) ? a : encode(Math.max(decode(a), decode(b)));
+            double x = decode(a);
+            double y = decode(b);
+            return encode(Double.isNaN(x) ? y : Double.isNaN(y) ? x : Math.max(x, y));
         }
 
         @Override

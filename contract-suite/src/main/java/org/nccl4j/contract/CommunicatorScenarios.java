@@ -15,11 +15,14 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
+import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Bootstrap;
+import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InMemoryStore;
@@ -28,6 +31,7 @@ import org.nccl4j.collectives.Operations;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.Traffic;
+import org.nccl4j.collectives.UnsupportedException;
 
 /** How communicators come to be, and many of them at work at once. */
 final class CommunicatorScenarios {
@@ -45,6 +49,8 @@ final class CommunicatorScenarios {
                 new Scenario("create-by-rendezvous", CommunicatorScenarios::createByRendezvous),
                 new Scenario("create-with-a-rank-missing", CommunicatorScenarios::missing),
                 new Scenario("create-with-a-clash", CommunicatorScenarios::clash),
+                new Scenario("ranks-on-virtual-threads", CommunicatorScenarios::virtualThreads),
+                new Scenario("capabilities-hold", CommunicatorScenarios::capabilities),
                 new Scenario("traffic-adds-up", CommunicatorScenarios::traffic),
                 new Scenario("many-operations-in-flight", CommunicatorScenarios::inFlight));
     }
@@ -443,6 +449,61 @@ final class CommunicatorScenarios {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new AssertionError("interrupted", e);
+        }
+    }
+
+    private static void virtualThreads(Stage stage) {
+        int size = 4;
+        RankSet ranks = stage.ranks(size);
+        List<Summands> sums = ranks.ranks().stream().map(r -> new Summands(r, 3)).toList();
+        try (ExecutorService executor = Executors.newVirtualThreadPerTaskExecutor()) {
+            List<Future<?>> running = new ArrayList<>();
+            for (Rank rank : ranks.ranks()) {
+                running.add(
+                        executor.submit(() -> {
+                            for (int i = 0; i < 20; i++) {
+                                assertThat(sums.get(rank.rank()).sum()).containsExactly(12);
+                                stage.backend()
+                                        .group(group ->
+                                                group.on(rank.communicator())
+                                                        .barrier(rank.stream()));
+                            }
+                            rank.synchronize();
+                        }));
+            }
+            ranks.awaitAll(running, RankSet.DEADLINE);
+        }
+    }
+
+    /** What a backend says it lacks it refuses by name, and what it says it has is there. */
+    private static void capabilities(Stage stage) {
+        RankSet ranks = stage.ranks(1);
+        Rank zero = ranks.rank(0);
+        Capabilities capabilities = stage.capabilities();
+        assertThat(stage.backend().availability()).isInstanceOf(Availability.Available.class);
+        assertThat(stage.backend().name()).isNotBlank();
+        assertThat(stage.backend().devices()).isNotEmpty();
+        assertThat(stage.backend().devices().size())
+                .isLessThanOrEqualTo(stage.backend().deviceLimit());
+        assertThat(stage.backend().device(0)).isEqualTo(stage.backend().devices().getFirst());
+        assertThat(zero.communicator().status()).isInstanceOf(CommunicatorStatus.Ready.class);
+        assertThat(zero.device().ordinal()).isZero();
+        assertThat(zero.device().name()).isNotBlank();
+        assertThat(zero.device().busId()).matches("[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}");
+        if (!capabilities.capture()) {
+            assertThatThrownBy(() ->
+                            assertThat(stage.backend().capture(List.of(zero.stream()), () -> {}))
+                                    .isNull())
+                    .isInstanceOf(UnsupportedException.class);
+        }
+        if (!capabilities.registration()) {
+            assertThatThrownBy(() ->
+                            assertThat(zero.communicator().register(zero.newBuffer(64))).isNull())
+                    .isInstanceOf(UnsupportedException.class);
+        }
+        if (!capabilities.trafficCounters()) {
+            assertThatThrownBy(() -> assertThat(zero.communicator().traffic()).isNull())
+                    .isInstanceOf(UnsupportedException.class);
         }
     }
 

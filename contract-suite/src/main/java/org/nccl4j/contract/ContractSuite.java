@@ -100,6 +100,7 @@ public abstract class ContractSuite {
     public final Stream<DynamicNode> operations() {
         TierCases cases = new TierCases(seed);
         return perCollectiveAndType(
+                List.of(DataType.values()),
                 TierCases.CORE_RANKS,
                 (collective, type) -> ranks -> cases.core(collective, type, ranks));
     }
@@ -107,18 +108,16 @@ public abstract class ContractSuite {
     /**
      * Sizes up to and over 1 MiB.
      *
-     * @return a test per operation
+     * @return a test per operation and type
      */
     @TestFactory
     public final Stream<DynamicNode> wideSizes() {
         TierCases cases = new TierCases(seed);
         boolean full = Settings.tier(tier()) == Tier.FULL;
-        return Stream.of(Collective.values())
-                .map(collective ->
-                        operationsTest(
-                                collective.toString(),
-                                TierCases.WIDE_RANKS,
-                                ranks -> cases.wide(collective, ranks, full)));
+        return perCollectiveAndType(
+                TierCases.WIDE_TYPES,
+                TierCases.WIDE_RANKS,
+                (collective, type) -> ranks -> cases.wide(collective, type, ranks, full));
     }
 
     /**
@@ -133,6 +132,7 @@ public abstract class ContractSuite {
         }
         TierCases cases = new TierCases(Mix.hash(seed));
         return perCollectiveAndType(
+                List.of(DataType.values()),
                 TierCases.FULL_RANKS,
                 (collective, type) -> ranks -> cases.full(collective, type, ranks));
     }
@@ -142,12 +142,14 @@ public abstract class ContractSuite {
     }
 
     private Stream<DynamicNode> perCollectiveAndType(
-            int[] ranksTried, BiFunction<Collective, DataType, CasesOfRanks> cases) {
+            List<DataType> types,
+            int[] ranksTried,
+            BiFunction<Collective, DataType, CasesOfRanks> cases) {
         return Stream.of(Collective.values())
                 .map(collective ->
                         dynamicContainer(
                                 collective.toString(),
-                                Stream.of(DataType.values())
+                                types.stream()
                                         .map(type ->
                                                 operationsTest(
                                                         type.toString(),

@@ -14,7 +14,7 @@ final class TierCases {
     private static final int[] FULL_COUNTS = {
         2, 7, 8, 31, 32, 63, 64, 65, 127, 255, 257, 511, 1023, 1024, 2047, 4099
     };
-    private static final List<DataType> WIDE_TYPES =
+    static final List<DataType> WIDE_TYPES =
             List.of(DataType.BFLOAT16, DataType.FLOAT32, DataType.INT64);
     private static final int OVER_ONE_MIB = (1 << 20) + 24;
 
@@ -34,23 +34,21 @@ final class TierCases {
     }
 
     /** Sizes beyond caches; small communicators, and large ones in the full tier, over 1 MiB. */
-    List<OperationCase> wide(Collective collective, int ranks, boolean full) {
+    List<OperationCase> wide(Collective collective, DataType type, int ranks, boolean full) {
         List<OperationCase> cases = new ArrayList<>();
-        for (DataType type : WIDE_TYPES) {
-            int elements = OVER_ONE_MIB / type.sizeBytes();
-            List<Reduction> reductions =
-                    collective.reduces()
-                            ? List.of(Reduction.SUM, Reduction.AVG)
-                            : reductions(collective);
-            int[] counts =
-                    full || ranks <= 3
-                            ? new int[] {elements / 64 + 1, elements}
-                            : new int[] {elements / 64 + 1};
-            for (int count : counts) {
-                // Operations that move n blocks reach the size with all blocks together.
-                int share = movesBlocks(collective) ? count / ranks + 1 : count;
-                add(cases, collective, type, ranks, share, reductions);
-            }
+        int elements = OVER_ONE_MIB / type.sizeBytes();
+        List<Reduction> reductions =
+                collective.reduces()
+                        ? List.of(Reduction.SUM, Reduction.AVG)
+                        : reductions(collective);
+        int[] counts =
+                full || ranks <= 3
+                        ? new int[] {elements / 64 + 1, elements}
+                        : new int[] {elements / 64 + 1};
+        for (int count : counts) {
+            // Operations that move n blocks reach the size with all blocks together.
+            int share = movesBlocks(collective) ? count / ranks + 1 : count;
+            add(cases, collective, type, ranks, share, reductions);
         }
         return cases;
     }

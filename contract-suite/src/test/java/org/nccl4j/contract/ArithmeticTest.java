@@ -62,6 +62,9 @@ final class ArithmeticTest {
         "FLOAT32, MIN, 7fc00000, 3f800000, 3f800000",
         "FLOAT64, MAX, 3ff0000000000000, 7ff8000000000000, 3ff0000000000000",
         "FLOAT8E4M3, MAX, 7f, 38, 38",
+        // infinity too, once it has been through an operation
+        "FLOAT8E5M2, MAX, 7c, 38, 7b",
+        "FLOAT8E5M2, MIN, 7c, 7e, 7b",
     })
     void floats(DataType type, Reduction reduction, String a, String b, String expected) {
         integers(type, reduction, a, b, expected);
