@@ -261,7 +261,9 @@ public abstract class ContractSuite {
 
     private void play(Scenario scenario) {
         long scenarioSeed = Mix.hash(seed, scenario.id().hashCode());
-        try (Stage stage = new Stage(underTest, ledger, scenarioSeed)) {
+        CapturedLog log = new CapturedLog();
+        try (log;
+                Stage stage = new Stage(underTest, ledger, scenarioSeed, log)) {
             playOn(stage, scenario);
         } catch (TestAbortedException e) {
             ledger.unsupported(1, scenario.id() + ": " + e.getMessage());
@@ -279,7 +281,9 @@ public abstract class ContractSuite {
                             + "="
                             + scenario.id()
                             + ": "
-                            + e.getMessage(),
+                            + e.getMessage()
+                            + "\nlogged meanwhile:\n"
+                            + log.text(),
                     e);
         }
         ledger.ran(1, 0);

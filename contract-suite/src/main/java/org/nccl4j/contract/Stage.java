@@ -14,12 +14,14 @@ final class Stage implements AutoCloseable {
     private final BackendUnderTest underTest;
     private final Ledger ledger;
     private final long seed;
+    private final CapturedLog log;
     private final Deque<AutoCloseable> opened = new ArrayDeque<>();
 
-    Stage(BackendUnderTest underTest, Ledger ledger, long seed) {
+    Stage(BackendUnderTest underTest, Ledger ledger, long seed, CapturedLog log) {
         this.underTest = underTest;
         this.ledger = ledger;
         this.seed = seed;
+        this.log = log;
     }
 
     BackendUnderTest underTest() {
@@ -36,6 +38,11 @@ final class Stage implements AutoCloseable {
 
     long seed() {
         return seed;
+    }
+
+    /** What has been logged since the scenario began. */
+    CapturedLog log() {
+        return log;
     }
 
     /** Ranks that wait long for each other; closed with the scenario. */
