@@ -50,6 +50,7 @@ final class BuildReport {
                     BuildReport module = new BuildReport();
                     module.readAll(reports, begin);
                     module.print(folder.getFileName().toString());
+                    printCounts(folder.resolve("target"), begin);
                     total.add(module);
                 }
             }
@@ -65,6 +66,18 @@ final class BuildReport {
                     "A test may not be skipped: let it pass, or abort it with \"unsupported: why\""
                             + " where the backend or the machine cannot do what it tests.");
             System.exit(1);
+        }
+    }
+
+    /** The contract suite counts cases, of which there are many to a test. */
+    private static void printCounts(Path target, Instant begin) throws IOException {
+        try (Stream<Path> files = Files.list(target)) {
+            for (Path file : files.sorted().toList()) {
+                if (file.getFileName().toString().matches("contract-.*\\.txt")
+                        && !Files.getLastModifiedTime(file).toInstant().isBefore(begin)) {
+                    System.out.println(Files.readAllLines(file).getFirst());
+                }
+            }
         }
     }
 
