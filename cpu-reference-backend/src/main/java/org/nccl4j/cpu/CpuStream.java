@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.atomic.AtomicLong;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Device;
@@ -23,8 +24,8 @@ import org.nccl4j.collectives.spi.Durations;
  * A queue of entries, run by whoever is there; it has no thread. Entries are numbered from 1: the
  * ticket of an entry is passed when {@code completed >= ticket}.
  *
- * <p>Thread safety: state is guarded by the scheduler's lock; volatile fields may also be read
- * without it.
+ * <p>Thread safety: state is guarded by the scheduler's lock; volatile and atomic fields may also
+ * be read without it.
  */
 final class CpuStream implements DeviceStream {
     enum EntryKind {
@@ -67,8 +68,11 @@ final class CpuStream implements DeviceStream {
     private EntryKind[] kinds = new EntryKind[8];
     private Object[] subjects = new Object[8];
     private long[] tickets = new long[8];
-    private volatile long completed;
-    private volatile long enqueued;
+
+    // Written with the lock held. Release and acquire are enough: a full fence per entry is not
+    // cheap.
+    private final AtomicLong completed = new AtomicLong();
+    private final AtomicLong enqueued = new AtomicLong();
     private volatile int failureCount;
     private volatile boolean hasFailures;
     private Failure lastFailure;
@@ -84,45 +88,44 @@ final class CpuStream implements DeviceStream {
     // ---- the queue; lock held
 
     boolean isEmpty() {
-        return completed == enqueued;
+        return completed() == enqueued();
     }
 
     long completed() {
-        return completed;
+        return completed.getAcquire();
     }
 
     long enqueued() {
-        return enqueued;
+        return enqueued.getAcquire();
     }
 
     EntryKind headKind() {
-        return kinds[slot(completed + 1)];
+        return kinds[slot(completed() + 1)];
     }
 
     Object headSubject() {
-        return isEmpty() ? null : subjects[slot(completed + 1)];
+        return isEmpty() ? null : subjects[slot(completed() + 1)];
     }
 
     long headTicket() {
-        return tickets[slot(completed + 1)];
+        return tickets[slot(completed() + 1)];
     }
 
     void push(EntryKind kind, Object subject, long ticket) {
-        if (enqueued - completed == kinds.length) {
+        if (enqueued() - completed() == kinds.length) {
             grow();
         }
-        long mine = enqueued + 1;
+        long mine = enqueued() + 1;
         kinds[slot(mine)] = kind;
         subjects[slot(mine)] = subject;
         tickets[slot(mine)] = ticket;
-        enqueued = mine;
+        enqueued.setRelease(mine);
     }
 
     /** The head is over. Follow with {@link Scheduler#touch} unless being driven. */
     void pass() {
-        subjects[slot(completed + 1)] = null;
-        long passed = completed + 1;
-        completed = passed;
+        subjects[slot(completed() + 1)] = null;
+        completed.setRelease(completed() + 1);
         headVisited = false;
         progressed = true;
     }
@@ -159,7 +162,7 @@ final class CpuStream implements DeviceStream {
         kinds = Arrays.copyOf(oldKinds, 2 * oldLength);
         subjects = new Object[2 * oldLength];
         tickets = new long[2 * oldLength];
-        for (long ticket = completed + 1; ticket <= enqueued; ticket++) {
+        for (long ticket = completed() + 1; ticket <= enqueued(); ticket++) {
             int old = (int) (ticket & (oldLength - 1));
             kinds[slot(ticket)] = oldKinds[old];
             subjects[slot(ticket)] = oldSubjects[old];
@@ -254,7 +257,7 @@ final class CpuStream implements DeviceStream {
             if (!failures.isEmpty()) {
                 throw takeFailure(failures.getFirst());
             }
-            waiter = new StreamWaiter(enqueued, failureCount);
+            waiter = new StreamWaiter(enqueued(), failureCount);
         }
         Workers.Outcome outcome =
                 scheduler
@@ -308,7 +311,7 @@ final class CpuStream implements DeviceStream {
             requireOpen("record");
             mine.requireOpen("record");
             push(EntryKind.RECORD, mine, 0);
-            mine.mark(this, enqueued);
+            mine.mark(this, enqueued());
             scheduler.touch(this);
             scheduler.drive();
             chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -381,7 +384,7 @@ final class CpuStream implements DeviceStream {
             } else if (isEmpty()) {
                 future.complete(null);
             } else {
-                waiters.add(new StageWaiter(enqueued, failureCount, future));
+                waiters.add(new StageWaiter(enqueued(), failureCount, future));
             }
         }
         return future.minimalCompletionStage();
@@ -421,7 +424,7 @@ final class CpuStream implements DeviceStream {
 
         @Override
         final boolean seemsOver() {
-            return completed >= ticket || failureCount != failuresBefore;
+            return completed() >= ticket || failureCount != failuresBefore;
         }
     }
 
