@@ -16,7 +16,7 @@ import org.nccl4j.collectives.DeviceBuffer;
 final class BufferData {
 
     /** Elements generated at a time: their 64-bit form stays in the first-level cache. */
-    private static final int BLOCK = 2048;
+    private static final int BLOCK = Mixer.BLOCK;
 
     /** Elements per part of a parallel job: enough to pay for handing it out. */
     private static final long PART = 1 << 17;

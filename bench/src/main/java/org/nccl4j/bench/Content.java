@@ -21,7 +21,7 @@ interface Content {
      * @param firstIndex the index of the first element in the sequence
      * @param bits receives each element's stored bits, in the low bits; the bits above the
      *     element's width are unspecified
-     * @param count how many
+     * @param count how many, at most {@link Mixer#BLOCK}
      */
     void generate(long firstIndex, long[] bits, int count);
 
@@ -35,16 +35,13 @@ interface Content {
     static Content copyPattern(DataType type, long seed) {
         long start = Mixer.start(seed);
         if (!type.isFloat()) {
-            return (firstIndex, bits, count) -> {
-                for (int i = 0; i < count; i++) {
-                    bits[i] = Mixer.at(start, firstIndex + i);
-                }
-            };
+            return (firstIndex, bits, count) -> Mixer.fill(start, firstIndex, bits, count);
         }
         FloatLayout layout = new FloatLayout(type);
         return (firstIndex, bits, count) -> {
+            Mixer.fill(start, firstIndex, bits, count);
             for (int i = 0; i < count; i++) {
-                bits[i] = layout.ordinary(Mixer.at(start, firstIndex + i));
+                bits[i] = layout.ordinary(bits[i]);
             }
         };
     }

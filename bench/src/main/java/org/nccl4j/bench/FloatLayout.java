@@ -1,9 +1,13 @@
 package org.nccl4j.bench;
 
+import java.lang.foreign.MemorySegment;
 import org.nccl4j.collectives.DataType;
 
 /** The fields of a float type, and values put together from them without any rounding. */
 final class FloatLayout {
+
+    private static final int DOUBLE_MANTISSA_BITS = 52;
+    private static final int DOUBLE_BIAS = 1023;
 
     final int exponentBits;
     final int mantissaBits;
@@ -50,20 +54,31 @@ final class FloatLayout {
     }
 
     /**
-     * A number of units in the last place of an exponent.
+     * Values that are integers times the last place of an exponent, converted by the hardware's
+     * exact conversion to double, whose fields are then moved to where this type has them.
      *
-     * @param sign 1 for negative, else 0
-     * @param units 0 to {@code 2^(mantissaBits + 1) - 1}; 0 gives +0
-     * @param exponent the exponent field whose last place is the unit, above mantissaBits so that
-     *     one unit is still a normal number
+     * @param units integers of magnitude 0 to {@code 2^(mantissaBits + 1) - 1}; 0 gives +0;
+     *     replaced by the values' bits
+     * @param exponents the exponent fields whose last places are the units, all above mantissaBits,
+     *     so that one unit is still a normal number
+     * @param count how many
      */
-    long units(long sign, long units, long exponent) {
-        if (units == 0) {
-            return 0;
+    void ofUnits(long[] units, long[] exponents, int count) {
+        double[] doubles = new double[count];
+        for (int i = 0; i < count; i++) {
+            doubles[i] = (double) units[i];
         }
-        int highest = 63 - Long.numberOfLeadingZeros(units);
-        long mantissa = (units << (mantissaBits - highest)) & mantissaMask;
-        return of(sign, exponent - mantissaBits + highest, mantissa);
+        // A loop around doubleToRawLongBits would stay scalar.
+        MemorySegment.copy(
+                MemorySegment.ofArray(doubles), 0, MemorySegment.ofArray(units), 0, 8L * count);
+        int shift = DOUBLE_MANTISSA_BITS - mantissaBits;
+        for (int i = 0; i < count; i++) {
+            long magnitude = units[i] & Long.MAX_VALUE;
+            long scale = exponents[i] - mantissaBits - DOUBLE_BIAS;
+            long bits = (magnitude >>> shift) + (scale << mantissaBits);
+            long sign = units[i] >>> 63;
+            units[i] = sign << signShift | bits & ~Mixer.isZero(magnitude);
+        }
     }
 
     /** A number that orders as the value does; the value must be neither NaN nor zero. */

@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.util.Arrays;
 import org.nccl4j.collectives.DataType;
 
 /**
@@ -7,8 +8,9 @@ import org.nccl4j.collectives.DataType;
  * the reduction gives the same bits (float averages: within two units in the last place), so that a
  * check can be exact without knowing the algorithm.
  *
- * <p>Choices that depend on a random bit are made by arithmetic: a branch on it would cost more
- * than the rest of an element.
+ * <p>Filling and checking buffers takes a good part of a benchmark's time, so loops are such that
+ * the compiler does several elements at a time: no branch on random bits, a small body, one array
+ * written.
  *
  * <p>Thread safety: immutable.
  */
@@ -96,8 +98,9 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
+                Mixer.fill(start, firstIndex, bits, count);
                 for (int i = 0; i < count; i++) {
-                    bits[i] = value(Mixer.at(start, firstIndex + i), rank);
+                    bits[i] = value(bits[i], rank);
                 }
             };
         }
@@ -105,33 +108,53 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    long value = scaled(value(hash, 0), 0);
-                    for (int rank = 1; rank < ranks; rank++) {
-                        value = combine(value, scaled(value(hash, rank), rank));
+                long[] hashes = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                input(0).generate(firstIndex, bits, count);
+                for (int rank = 1; rank < ranks; rank++) {
+                    reduce(bits, hashes, rank);
+                }
+                if (op == RedOp.AVG) {
+                    for (int i = 0; i < count; i++) {
+                        bits[i] = dividedByRanks(wrapped(bits[i]));
                     }
-                    bits[i] = op == RedOp.AVG ? dividedByRanks(wrapped(value)) : value;
                 }
             };
         }
 
+        /** One loop per reduction, so that none of them decides per element. */
+        private void reduce(long[] results, long[] hashes, int rank) {
+            switch (op) {
+                case SUM, AVG -> addScaled(results, hashes, rank, 1);
+                case MULSUM -> addScaled(results, hashes, rank, RedOp.mulSumScalar(rank));
+                case PROD -> {
+                    for (int i = 0; i < hashes.length; i++) {
+                        results[i] *= value(hashes[i], rank);
+                    }
+                }
+                case MAX -> takeLarger(results, hashes, rank, orderFlip);
+                // What is smaller is larger with all bits inverted.
+                case MIN -> takeLarger(results, hashes, rank, ~orderFlip);
+            }
+        }
+
+        private void addScaled(long[] results, long[] hashes, int rank, long scalar) {
+            for (int i = 0; i < hashes.length; i++) {
+                results[i] += scalar * value(hashes[i], rank);
+            }
+        }
+
+        private void takeLarger(long[] results, long[] hashes, int rank, long flip) {
+            for (int i = 0; i < hashes.length; i++) {
+                long other = value(hashes[i], rank) ^ flip;
+                results[i] = Math.max(results[i] ^ flip, other) ^ flip;
+            }
+        }
+
         private long value(long hash, int rank) {
             long value = wrapped(Mixer.mix(hash + rank));
-            return op == RedOp.PROD && value == 0 ? 1 : value;
-        }
-
-        private long scaled(long value, int rank) {
-            return op == RedOp.MULSUM ? value * RedOp.mulSumScalar(rank) : value;
-        }
-
-        private long combine(long a, long b) {
-            return switch (op) {
-                case SUM, AVG, MULSUM -> a + b;
-                case PROD -> a * b;
-                case MAX -> Math.max(a ^ orderFlip, b ^ orderFlip) ^ orderFlip;
-                case MIN -> Math.min(a ^ orderFlip, b ^ orderFlip) ^ orderFlip;
-            };
+            // A product of random numbers soon ends in zeros, but a zero would end it at once.
+            return op == RedOp.PROD ? value | Mixer.isZero(value) & 1 : value;
         }
 
         private long dividedByRanks(long sum) {
@@ -156,7 +179,7 @@ abstract sealed class ReductionData {
         private final long start;
         private final long halfTotal;
         private final long exponents;
-        private final Split[] splits;
+        private final Split split;
 
         FloatSum(FloatLayout layout, int ranks, long start) {
             this.layout = layout;
@@ -164,35 +187,49 @@ abstract sealed class ReductionData {
             this.start = start;
             this.halfTotal = 1L << layout.mantissaBits;
             this.exponents = exponentsOf(layout);
-            this.splits = new Split[] {new Split((ranks + 1) / 2), new Split(ranks / 2)};
+            this.split = new Split((ranks + 1) / 2, ranks / 2, layout);
         }
 
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                long[] places = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                places(hashes, rank, ranks, places);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    int place = place(hash, rank, ranks);
-                    int group = place & 1;
                     // The totals differ by an exclusive or.
-                    long total = positive(hash) ^ (difference(hash) & -group);
-                    long share = splits[group].share(total, hash, place >> 1);
-                    bits[i] = layout.units(hash & 1 ^ group, share, exponent(hash));
+                    long isOther = -(places[i] & 1);
+                    bits[i] = positive(hashes[i]) ^ difference(hashes[i]) & isOther;
                 }
+                split.replaceByShares(bits, hashes, places);
+                for (int i = 0; i < count; i++) {
+                    bits[i] = negatedIfOdd(bits[i], hashes[i] ^ places[i]);
+                }
+                toExponents(hashes);
+                layout.ofUnits(bits, hashes, count);
             };
         }
 
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    long positive = positive(hash);
-                    long sum = positive - (positive ^ difference(hash));
-                    long sign = hash & 1 ^ sum >>> 63;
-                    bits[i] = layout.units(sign, Math.abs(sum), exponent(hash));
+                    long positive = positive(hashes[i]);
+                    long sum = positive - (positive ^ difference(hashes[i]));
+                    bits[i] = negatedIfOdd(sum, hashes[i]);
                 }
+                toExponents(hashes);
+                layout.ofUnits(bits, hashes, count);
             };
+        }
+
+        private void toExponents(long[] hashes) {
+            for (int i = 0; i < hashes.length; i++) {
+                hashes[i] = exponentOf(hashes[i], layout, exponents);
+            }
         }
 
         private long positive(long hash) {
@@ -200,11 +237,7 @@ abstract sealed class ReductionData {
         }
 
         private long difference(long hash) {
-            return Math.max(1, Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits));
-        }
-
-        private long exponent(long hash) {
-            return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
+            return atLeastOne(Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits));
         }
     }
 
@@ -213,49 +246,61 @@ abstract sealed class ReductionData {
      * weighted total below 2^(mantissaBits + 1).
      */
     private static final class FloatScaledSum extends ReductionData {
+        private static final long ODD_SCALAR = RedOp.mulSumScalar(1);
+
         private final FloatLayout layout;
         private final long start;
         private final long exponents;
-        private final Split[] splits;
+        private final Split split;
 
         FloatScaledSum(FloatLayout layout, int ranks, long start) {
             this.layout = layout;
             this.start = start;
             this.exponents = exponentsOf(layout);
-            this.splits = new Split[] {new Split((ranks + 1) / 2), new Split(ranks / 2)};
+            this.split = new Split((ranks + 1) / 2, ranks / 2, layout);
         }
 
         @Override
         Content input(int rank) {
-            int group = rank & 1;
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                long[] places = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                Arrays.fill(places, rank);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    long share = splits[group].share(total(hash, group), hash, rank >> 1);
-                    bits[i] = layout.units(hash & 1, share, exponent(hash));
+                    bits[i] = total(hashes[i], rank & 1);
                 }
+                split.replaceByShares(bits, hashes, places);
+                toSignedUnits(bits, hashes);
             };
         }
 
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    long sum = total(hash, 0) + RedOp.mulSumScalar(1) * total(hash, 1);
-                    bits[i] = layout.units(hash & 1, sum, exponent(hash));
+                    bits[i] = total(hashes[i], 0) + ODD_SCALAR * total(hashes[i], 1);
                 }
+                toSignedUnits(bits, hashes);
             };
+        }
+
+        private void toSignedUnits(long[] bits, long[] hashes) {
+            for (int i = 0; i < hashes.length; i++) {
+                bits[i] = negatedIfOdd(bits[i], hashes[i]);
+            }
+            for (int i = 0; i < hashes.length; i++) {
+                hashes[i] = exponentOf(hashes[i], layout, exponents);
+            }
+            layout.ofUnits(bits, hashes, hashes.length);
         }
 
         /** The integers of a group's ranks together: the odd group has half as many bits. */
         private long total(long hash, int group) {
             int bits = layout.mantissaBits - 1 - group;
             return (1L << bits) + Mixer.topBits(Mixer.derive(hash, ODD_1), bits);
-        }
-
-        private long exponent(long hash) {
-            return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
         }
     }
 
@@ -273,18 +318,32 @@ abstract sealed class ReductionData {
             this.layout = layout;
             this.ranks = ranks;
             this.start = start;
-            this.split = new Split(ranks);
+            this.split = new Split(ranks, ranks, layout);
         }
 
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                long[] places = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                places(hashes, rank, ranks, places);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    int place = place(hash, rank, ranks);
-                    long power = split.share(power(hash), hash, place);
-                    long precise = isZero(place ^ Mixer.below(Mixer.derive(hash, ODD_2), ranks));
-                    bits[i] = layout.of(place & 1, layout.bias + power, mantissa(hash) & precise);
+                    bits[i] = power(hashes[i]);
+                }
+                for (int i = 0; i < count; i++) {
+                    places[i] <<= 1;
+                }
+                split.replaceByShares(bits, hashes, places);
+                for (int i = 0; i < count; i++) {
+                    long isPrecise =
+                            Mixer.isZero(
+                                    (places[i] >>> 1)
+                                            ^ Mixer.below(Mixer.derive(hashes[i], ODD_2), ranks));
+                    hashes[i] = mantissa(hashes[i]) & isPrecise;
+                }
+                for (int i = 0; i < count; i++) {
+                    bits[i] = layout.of(places[i] >>> 1 & 1, layout.bias + bits[i], hashes[i]);
                 }
             };
         }
@@ -293,8 +352,9 @@ abstract sealed class ReductionData {
         Content result() {
             long sign = ranks / 2 & 1;
             return (firstIndex, bits, count) -> {
+                Mixer.fill(start, firstIndex, bits, count);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
+                    long hash = bits[i];
                     bits[i] = layout.of(sign, layout.bias + power(hash), mantissa(hash));
                 }
             };
@@ -306,8 +366,7 @@ abstract sealed class ReductionData {
         }
 
         private long mantissa(long hash) {
-            long values = (1L << layout.mantissaBits) - 1;
-            return 1 + Mixer.below(Mixer.derive(hash, ODD_1), values);
+            return atLeastOne(Mixer.topBits(Mixer.derive(hash, ODD_1), layout.mantissaBits));
         }
     }
 
@@ -331,8 +390,9 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
+                Mixer.fill(start, firstIndex, bits, count);
                 for (int i = 0; i < count; i++) {
-                    bits[i] = value(Mixer.at(start, firstIndex + i), rank);
+                    bits[i] = value(bits[i], rank);
                 }
             };
         }
@@ -340,23 +400,26 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    long best = key(hash, 0);
-                    for (int rank = 1; rank < ranks; rank++) {
-                        best = Math.max(best, key(hash, rank));
+                long[] hashes = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                Arrays.fill(bits, 0, count, Long.MIN_VALUE);
+                long[] values = new long[count];
+                for (int rank = 0; rank < ranks; rank++) {
+                    for (int i = 0; i < count; i++) {
+                        values[i] = value(hashes[i], rank);
                     }
-                    bits[i] = layout.ofOrderKey(direction * best);
+                    for (int i = 0; i < count; i++) {
+                        bits[i] = Math.max(bits[i], direction * layout.orderKey(values[i]));
+                    }
+                }
+                for (int i = 0; i < count; i++) {
+                    bits[i] = layout.ofOrderKey(direction * bits[i]);
                 }
             };
         }
 
         private long value(long hash, int rank) {
             return layout.ordinary(Mixer.mix(hash + rank));
-        }
-
-        private long key(long hash, int rank) {
-            return direction * layout.orderKey(value(hash, rank));
         }
     }
 
@@ -379,23 +442,28 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
+                long[] hashes = new long[count];
+                long[] places = new long[count];
+                Mixer.fill(start, firstIndex, hashes, count);
+                places(hashes, rank, ranks, places);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    int place = place(hash, rank, ranks);
-                    long value =
-                            first(hash) & isZero(place)
-                                    | second(hash) & isZero(place ^ secondPlace(hash));
-                    bits[i] = layout.units(0, value, layout.bias + layout.mantissaBits);
+                    bits[i] = first(hashes[i]) & Mixer.isZero(places[i]);
                 }
+                for (int i = 0; i < count; i++) {
+                    long isSecond = Mixer.isZero(places[i] ^ secondPlace(hashes[i]));
+                    bits[i] |= second(hashes[i]) & isSecond;
+                }
+                Arrays.fill(hashes, layout.bias + layout.mantissaBits);
+                layout.ofUnits(bits, hashes, count);
             };
         }
 
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
+                Mixer.fill(start, firstIndex, bits, count);
                 for (int i = 0; i < count; i++) {
-                    long hash = Mixer.at(start, firstIndex + i);
-                    bits[i] = type.bitsOf(share(first(hash)) + share(second(hash)));
+                    bits[i] = type.bitsOf(share(first(bits[i])) + share(second(bits[i])));
                 }
             };
         }
@@ -427,51 +495,98 @@ abstract sealed class ReductionData {
         return (1L << layout.exponentBits) - 2 - layout.mantissaBits;
     }
 
-    /** The ranks' order, another one per element: a rotation. */
-    private static int place(long hash, int rank, int ranks) {
-        int place = rank - ranks + (int) Mixer.below(Mixer.derive(hash, ODD_3), ranks);
-        return place + (ranks & place >> 31);
+    private static long exponentOf(long hash, FloatLayout layout, long exponents) {
+        return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
     }
 
-    /** All bits set if a number that is not negative is 0, else none. */
-    private static long isZero(long number) {
-        return (number - 1) >> 63;
+    /** A rank's place in the ranks' order, which is another one per element: a rotation. */
+    private static void places(long[] hashes, long rank, long ranks, long[] places) {
+        for (int i = 0; i < hashes.length; i++) {
+            long place = rank - ranks + Mixer.below(Mixer.derive(hashes[i], ODD_3), ranks);
+            places[i] = place + (ranks & -(place >>> 63));
+        }
+    }
+
+    private static long atLeastOne(long number) {
+        return number | Mixer.isZero(number) & 1;
+    }
+
+    private static long negatedIfOdd(long number, long decides) {
+        long negative = -(decides & 1);
+        return (number ^ negative) - negative;
     }
 
     /**
-     * Cuts a total into shares at random, one share at a time: a cut lies at random within its
-     * equal part of the total, so it is found without the others.
+     * Cuts totals into shares that are not negative, one share at a time: neighbours take a random
+     * amount from each other, and the last takes what equal shares leave.
+     *
+     * <p>The shares are of two groups; a place holds the group in its lowest bit and the number of
+     * the share in the others.
      */
     private static final class Split {
-        private final int shares;
+        private final long shares;
+        private final long sharesFlip;
+        private final long reciprocal;
+        private final long reciprocalFlip;
+        private final int droppedBits;
 
         /**
-         * Per cut: where it is at least, as a fraction of 2^63, and by how much it may be beyond.
+         * @param even shares of group 0
+         * @param odd shares of group 1
+         * @param layout of the type in whose units totals are counted: all its mantissa bits and
+         *     one more
          */
-        private final long[] fractions;
+        Split(int even, int odd, FloatLayout layout) {
+            this.shares = even;
+            this.sharesFlip = even ^ odd;
+            this.reciprocal = (1L << 31) / even;
+            this.reciprocalFlip = reciprocal ^ (1L << 31) / odd;
+            this.droppedBits = Math.max(0, layout.mantissaBits + 1 - 31);
+        }
 
-        private final long[] jitterMasks;
-
-        Split(int shares) {
-            this.shares = shares;
-            long part = Long.MAX_VALUE / shares;
-            this.fractions = new long[shares + 1];
-            this.jitterMasks = new long[shares + 1];
-            for (int cut = 1; cut < shares; cut++) {
-                fractions[cut] = cut * part;
-                jitterMasks[cut] = Long.highestOneBit(part) - 1;
+        /**
+         * Replaces totals by one share of each.
+         *
+         * @param hashes make the cuts random
+         * @param places which share
+         */
+        void replaceByShares(long[] totals, long[] hashes, long[] places) {
+            if (shares == 1) {
+                return;
             }
-            // All of it: 2^63, unsigned.
-            fractions[shares] = Long.MIN_VALUE;
+            int count = hashes.length;
+            long[] equal = new long[count];
+            for (int i = 0; i < count; i++) {
+                // Rounded down, so that the equal shares never exceed the total.
+                long inverse = reciprocal ^ reciprocalFlip & -(places[i] & 1);
+                equal[i] = ((totals[i] >>> droppedBits) * inverse >>> 31) << droppedBits;
+            }
+            for (int i = 0; i < count; i++) {
+                totals[i] = totals[i] - equal[i] * sharesOf(places[i]) & isLast(places[i]);
+            }
+            long[] taken = new long[count];
+            for (int i = 0; i < count; i++) {
+                // Neighbours have the same constant, hence the same amount.
+                long random = Mixer.derive(hashes[i], ODD_4 + (places[i] & ~3L)) >>> 54;
+                taken[i] = equal[i] * random >>> 10;
+            }
+            for (int i = 0; i < count; i++) {
+                // The last of an odd number has no neighbour.
+                long number = places[i] >>> 1;
+                long isAlone = isLast(places[i]) & (number & 1) - 1;
+                taken[i] = negatedIfOdd(taken[i], number) & ~isAlone;
+            }
+            for (int i = 0; i < count; i++) {
+                totals[i] += equal[i] + taken[i];
+            }
         }
 
-        long share(long total, long hash, int index) {
-            return shares == 1 ? total : cut(total, hash, index + 1) - cut(total, hash, index);
+        private long sharesOf(long place) {
+            return shares ^ sharesFlip & -(place & 1);
         }
 
-        private long cut(long total, long hash, int index) {
-            long jitter = Mixer.derive(hash, ODD_4 + 2L * index) >>> 1 & jitterMasks[index];
-            return Math.unsignedMultiplyHigh(total << 1, fractions[index] + jitter);
+        private long isLast(long place) {
+            return Mixer.isZero((place >>> 1) - sharesOf(place) + 1);
         }
     }
 }
