@@ -4,8 +4,6 @@ module org.nccl4j.cpu {
     requires java.management;
     requires jdk.management;
 
-    exports org.nccl4j.cpu;
-
     provides org.nccl4j.collectives.Backend with
             org.nccl4j.cpu.CpuBackend;
 }

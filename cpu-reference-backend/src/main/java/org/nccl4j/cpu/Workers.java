@@ -280,7 +280,8 @@ final class Workers {
             }
             if (work != null) {
                 mayJoin = share(work, waiter, startNanos, budgetNanos);
-                yields = 0;
+                // It has yielded enough if there was nothing to move.
+                yields = mayJoin ? 0 : YIELDS;
             } else if (parking) {
                 performLeftovers();
                 LockSupport.parkNanos(
