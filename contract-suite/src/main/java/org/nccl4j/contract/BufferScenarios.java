@@ -14,6 +14,8 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import org.nccl4j.collectives.AllToAllVPlan;
+import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -29,6 +31,7 @@ final class BufferScenarios {
                 new Scenario("buffer-use-after-close", BufferScenarios::useAfterClose),
                 new Scenario("buffer-wrapped-host-memory", BufferScenarios::wrapped),
                 new Scenario("buffer-wrap-refused", BufferScenarios::refused),
+                new Scenario("buffer-beyond-2-gib", BufferScenarios::large),
                 new Scenario("buffer-allocation", BufferScenarios::allocation));
     }
 
@@ -206,6 +209,52 @@ final class BufferScenarios {
             DeviceBuffer host = DeviceBuffer.wrap(Arena.ofAuto().allocate(8));
             RankSet.refusal(() -> sum(zero, host, zero.newBuffer(8), 2));
         }
+    }
+
+    /** Offsets that do not fit an int; only the ends of the buffers are ever touched. */
+    private static void large(Stage stage) {
+        long far = (1L << 31) + 8;
+        int count = 3;
+        RankSet ranks = stage.ranks(2);
+        BlockLayout layout = BlockLayout.of(new long[] {count, count}, new long[] {far, 0});
+        AllToAllVPlan plan = new AllToAllVPlan(BlockLayout.packed(count, count), layout);
+        ranks.onEvery(rank -> {
+            byte r = (byte) (10 * rank.rank());
+            DeviceBuffer send =
+                    rank.newBuffer(
+                            new byte[] {
+                                r,
+                                (byte) (r + 1),
+                                (byte) (r + 2),
+                                (byte) (r + 3),
+                                (byte) (r + 4),
+                                (byte) (r + 5)
+                            });
+            DeviceBuffer recv = sparse(stage, rank, far + count);
+            DeviceBuffer ofZero = recv.slice(far, count);
+            DeviceBuffer ofOne = recv.slice(0, count);
+            rank.communicator().allGatherV(send, recv, layout, DataType.UINT8, rank.stream());
+            rank.synchronize();
+            assertThat(rank.read(ofZero)).containsExactly(0, 1, 2);
+            assertThat(rank.read(ofOne)).containsExactly(10, 11, 12);
+            rank.communicator().allToAllV(send, recv, plan, DataType.UINT8, rank.stream());
+            rank.synchronize();
+            int from = 3 * rank.rank();
+            assertThat(rank.read(ofZero)).containsExactly(from, from + 1, from + 2);
+            assertThat(rank.read(ofOne)).containsExactly(10 + from, 11 + from, 12 + from);
+        });
+    }
+
+    /** Memory that takes no room until it is touched. */
+    private static DeviceBuffer sparse(Stage stage, Rank rank, long sizeBytes) {
+        if (stage.capabilities().hostBuffers()) {
+            return DeviceBuffer.wrap(mapped(sizeBytes, Arena.ofAuto()));
+        }
+        long freeBytes = rank.device().memory().freeBytes();
+        if (freeBytes < sizeBytes) {
+            throw stage.unsupported("a buffer over 2 GiB, " + freeBytes + " bytes are free");
+        }
+        return rank.newBuffer(sizeBytes);
     }
 
     private static void allocation(Stage stage) {

@@ -52,6 +52,7 @@ final class CommunicatorScenarios {
                 new Scenario("ranks-on-virtual-threads", CommunicatorScenarios::virtualThreads),
                 new Scenario("capabilities-hold", CommunicatorScenarios::capabilities),
                 new Scenario("traffic-adds-up", CommunicatorScenarios::traffic),
+                new Scenario("many-ranks", CommunicatorScenarios::manyRanks),
                 new Scenario("many-operations-in-flight", CommunicatorScenarios::inFlight));
     }
 
@@ -534,6 +535,26 @@ final class CommunicatorScenarios {
                         .as("from %d to %d", from, to)
                         .isEqualTo(traffic[to].receivedBytes()[from]);
             }
+        }
+    }
+
+    /** More ranks than cores, devices by default, or elements. */
+    private static void manyRanks(Stage stage) {
+        for (int size : new int[] {64, 150}) {
+            RankSet ranks = stage.ranks(size);
+            List<OperationProgram> programs = new ArrayList<>();
+            TierCases cases = new TierCases(stage.seed());
+            for (Collective collective : Collective.values()) {
+                Reduction reduction = collective.reduces() ? Reduction.SUM : null;
+                for (int count : new int[] {1, 40, 1000}) {
+                    int share = size > 64 || collective == Collective.ALL_TO_ALL ? 5 : count;
+                    programs.add(
+                            OperationProgram.exact(
+                                    cases.operation(
+                                            collective, DataType.FLOAT32, reduction, size, share)));
+                }
+            }
+            stage.run(new RankRunner.OneThreadWithGroups(), ranks, programs);
         }
     }
 

@@ -43,12 +43,14 @@ final class FailureScenarios {
                         new Scenario("timeout-names-who-is-absent", FailureScenarios::timeout),
                         new Scenario("timeout-of-a-split", FailureScenarios::splitTimeout),
                         new Scenario("timeout-not-while-idle", FailureScenarios::idle),
+                        new Scenario("timeout-counts-from-the-head", FailureScenarios::fromTheHead),
                         new Scenario("timeout-kept-until-abort", FailureScenarios::keptFailed),
                         new Scenario("L3-send-before-receive", FailureScenarios::crosswise),
                         new Scenario("abort-from-another-thread", FailureScenarios::abort),
                         new Scenario("abort-while-data-moves", FailureScenarios::abortMoving),
                         new Scenario("abort-spares-other-communicators", FailureScenarios::spares),
                         new Scenario("rank-leaves-before-it-is-needed", FailureScenarios::leaves),
+                        new Scenario("rank-leaves-a-receiver", FailureScenarios::leavesReceiver),
                         new Scenario("rank-leaves-after-it-was-needed", FailureScenarios::left),
                         new Scenario("rank-breaks-its-memory", FailureScenarios::breaks),
                         new Scenario("L4-close-on-one-rank", FailureScenarios::closeOne),
@@ -428,6 +430,30 @@ final class FailureScenarios {
         ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(4));
     }
 
+    /** Two operations that are both late, each within its deadline: waiting in line is no delay. */
+    private static void fromTheHead(Stage stage) {
+        Duration operationTimeout = OPERATION_TIMEOUT.multipliedBy(2);
+        RankSet ranks = stage.ranks(2, operationTimeout);
+        Summands first = new Summands(ranks.rank(0), 1);
+        Summands second = new Summands(ranks.rank(0), 2);
+        ranks.on(
+                0,
+                rank -> {
+                    first.enqueue();
+                    second.enqueue();
+                });
+        for (int i = 0; i < 2; i++) {
+            long end = System.nanoTime() + operationTimeout.toNanos() * 5 / 8;
+            while (System.nanoTime() < end) {
+                LockSupport.parkNanos(10_000_000);
+            }
+            ranks.on(1, rank -> new Summands(rank, 5).enqueue());
+        }
+        ranks.onEvery(Rank::synchronize);
+        assertThat(first.result()).containsExactly(6);
+        assertThat(second.result()).containsExactly(7);
+    }
+
     /** Without the automatic abort the failure stands until the user aborts. */
     private static void keptFailed(Stage stage) {
         RankSet ranks =
@@ -608,6 +634,16 @@ final class FailureScenarios {
                 });
         ranks.awaitAll(waiting, RankSet.DEADLINE);
         assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(TOLD_WITHIN);
+        awaitAborted(ranks);
+    }
+
+    private static void leavesReceiver(Stage stage) {
+        needsPeerFailureDetection(stage);
+        RankSet ranks = stage.ranks(2);
+        DeviceBuffer recv = ranks.rank(0).newBuffer(4);
+        ranks.on(0, rank -> rank.communicator().recv(recv, 1, TYPE, 1, rank.stream()));
+        ranks.on(1, rank -> rank.communicator().close());
+        ranks.on(0, rank -> rankFailed(failure(rank::synchronize), 1));
         awaitAborted(ranks);
     }
 

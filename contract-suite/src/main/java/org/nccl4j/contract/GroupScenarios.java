@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
@@ -32,6 +33,7 @@ final class GroupScenarios {
                 new Scenario("group-validates-when-recorded", GroupScenarios::validates),
                 new Scenario("group-recorded-once", GroupScenarios::recorded),
                 new Scenario("group-recorded-with-a-closed-buffer", GroupScenarios::recordedClosed),
+                new Scenario("group-with-a-failed-member", GroupScenarios::failedMember),
                 new Scenario("group-send-to-self", GroupScenarios::toSelf));
     }
 
@@ -326,6 +328,34 @@ final class GroupScenarios {
             assertThat(rank.stream().poll()).isTrue();
         });
         ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(4));
+    }
+
+    /** One communicator of the group has failed: the others' operations are not issued either. */
+    private static void failedMember(Stage stage) {
+        RankSet failed = stage.ranks(2);
+        RankSet sound = stage.ranks(2);
+        List<Summands> first = sound.ranks().stream().map(r -> new Summands(r, 50)).toList();
+        List<Summands> second = failed.ranks().stream().map(r -> new Summands(r, 50)).toList();
+        RecordedGroup[] recorded = new RecordedGroup[2];
+        sound.onEvery(rank -> {
+            int r = rank.rank();
+            Rank other = failed.rank(r);
+            recorded[r] =
+                    stage.backend()
+                            .record(group -> {
+                                first.get(r).enqueue(group.on(rank.communicator()), rank.stream());
+                                second.get(r)
+                                        .enqueue(group.on(other.communicator()), other.stream());
+                            });
+        });
+        failed.rank(0).communicator().abort(RankSet.DEADLINE);
+        failed.rank(1).communicator().abort(RankSet.DEADLINE);
+        sound.onEvery(rank -> {
+            assertThatThrownBy(() -> recorded[rank.rank()].issue())
+                    .isInstanceOf(CommunicatorAbortedException.class);
+            assertThat(rank.stream().poll()).as("nothing was enqueued").isTrue();
+            assertThat(new Summands(rank, 1, 1).sum()).containsExactly(2, 2);
+        });
     }
 
     private static void toSelf(Stage stage) {

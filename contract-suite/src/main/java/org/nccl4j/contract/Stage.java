@@ -2,11 +2,13 @@ package org.nccl4j.contract;
 
 import java.time.Duration;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
 import org.opentest4j.TestAbortedException;
 
 /** Where a scenario takes place: the backend, its ranks, and the seed. */
@@ -57,7 +59,33 @@ final class Stage implements AutoCloseable {
 
     RankSet ranks(int size, CommunicatorConfig config) {
         needsDevices(size);
-        return closing(RankSet.local(backend(), size, config));
+        RankSet ranks = closing(RankSet.local(backend(), size, config));
+        if (capabilities().firstUseMayWait()) {
+            connect(ranks);
+        }
+        return ranks;
+    }
+
+    /** Uses everything once, so that no later call waits for a connection. */
+    private void connect(RankSet ranks) {
+        List<OperationProgram> programs = new ArrayList<>();
+        for (Collective collective : Collective.values()) {
+            Reduction reduction = collective.reduces() ? Reduction.SUM : null;
+            programs.add(
+                    OperationProgram.exact(
+                            new TierCases(seed)
+                                    .operation(
+                                            collective,
+                                            DataType.INT32,
+                                            reduction,
+                                            ranks.size(),
+                                            5)));
+        }
+        run(new RankRunner.ThreadPerRank(0), ranks, programs);
+        ranks.onEvery(rank -> {
+            rank.communicator().barrier(rank.stream());
+            rank.synchronize();
+        });
     }
 
     /** Has something closed at the end of the scenario, the last first. */

@@ -50,6 +50,7 @@ final class StreamScenarios {
                 new Scenario("stream-work-behind-an-event", StreamScenarios::behindAnEvent),
                 new Scenario("stream-event-without-mark", StreamScenarios::noMark),
                 new Scenario("stream-event-recorded-again", StreamScenarios::recordedAgain),
+                new Scenario("stream-event-of-another-device", StreamScenarios::otherDevice),
                 new Scenario("stream-event-times", StreamScenarios::eventTimes),
                 new Scenario("stream-two-streams-overlap", StreamScenarios::overlap),
                 new Scenario("stream-synchronize-runs-out-of-time", StreamScenarios::outOfTime),
@@ -305,6 +306,32 @@ final class StreamScenarios {
         late.synchronize(RankSet.DEADLINE);
         assertThat(zero.read(buffer)).containsOnly(2);
         ranks.onEvery(Rank::synchronize);
+    }
+
+    /** Rank 1's stream waits for a mark in rank 0's. */
+    private static void otherDevice(Stage stage) {
+        RankSet gate = stage.ranks(2);
+        RankSet ranks = stage.ranks(2);
+        DeviceEvent event = gate.rank(0).newEvent();
+        DeviceStream other = ranks.rank(1).newStream();
+        DeviceBuffer buffer = ranks.rank(1).newBuffer(4);
+        gate.on(
+                0,
+                rank -> {
+                    new Summands(rank, 1).enqueue();
+                    rank.stream().record(event);
+                });
+        ranks.on(
+                1,
+                rank -> {
+                    other.waitFor(event);
+                    other.fill(buffer, (byte) 3);
+                });
+        staysBusy("work behind another device's event", other);
+        gate.on(1, rank -> new Summands(rank, 1).enqueue());
+        other.synchronize(RankSet.DEADLINE);
+        assertThat(ranks.rank(1).read(buffer)).containsOnly(3);
+        gate.onEvery(Rank::synchronize);
     }
 
     private static void eventTimes(Stage stage) {
