@@ -233,15 +233,6 @@ final class BenchTest {
     }
 
     @Test
-    void theSizeSaidToFitFits() {
-        RunningBench refused = RunningBench.run("all_reduce -g 2 -b 1K -e 2000G");
-        String size = refused.console.err().replaceAll("(?s).*fits is -e (\\S+).*", "$1");
-        long bytes = CNumber.parseSizeBytes(size);
-        long free = refused.backend.device(0).memory().freeBytes();
-        assertThat(2 * bytes).isBetween(free / 2, free);
-    }
-
-    @Test
     void operationsAreCountedAndRotateThroughTheBuffers() {
         RunningBench run =
                 RunningBench.run("all_reduce -g 2 -b 8 -e 64 -i 24 -n 3 -m 2 -w 2 -c 2 -N 2");
@@ -296,13 +287,13 @@ final class BenchTest {
     void theIssueTimeIsShownBesideBandwidthsOfTheWallTime() {
         RunningBench run =
                 RunningBench.run(
-                        "all_reduce -g 2 -b 64K -e 64K -n 2 -c 0 -C 1",
-                        bench -> bench.backend.slowness = Duration.ofMillis(50));
+                        "all_reduce -g 2 -b 64K -e 64K -n 1 -w 0 -c 0 -C 1",
+                        bench -> bench.backend.slowness = Duration.ofMillis(200));
         assertThat(run.console.out()).contains(" cputime ");
         String[] row = run.rows().getFirst();
-        // 50 ms of waiting over 2 iterations: at most 65536 B / 25 ms = 0.0026 GB/s.
+        // 200 ms of waiting: at most 65536 B / 200 ms = 0.0003 GB/s.
         assertThat(Double.parseDouble(row[6])).isEqualTo(0);
-        assertThat(Double.parseDouble(row[5])).isLessThan(25_000);
+        assertThat(Double.parseDouble(row[5])).isLessThan(200_000);
     }
 
     @Test
