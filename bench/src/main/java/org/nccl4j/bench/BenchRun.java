@@ -106,16 +106,17 @@ final class BenchRun {
             }
             return code;
         } catch (BenchFailure failed) {
-            if (!end()) {
+            end();
+            if (isInterrupted()) {
                 return ExitCode.INTERRUPTED;
             }
             console.out(failed.getMessage());
             failures.where(here(failed));
             return failed.code();
         } catch (CollectiveException failed) {
-            return end() ? failed(failures, failed) : ExitCode.INTERRUPTED;
-        } catch (InterruptedException interrupted) {
             end();
+            return isInterrupted() ? ExitCode.INTERRUPTED : failed(failures, failed);
+        } catch (InterruptedException interrupted) {
             return ExitCode.INTERRUPTED;
         } finally {
             end();
@@ -146,15 +147,26 @@ final class BenchRun {
         return true;
     }
 
-    /** Ends the report of a run that has no footer; false if it had ended already. */
-    private boolean end() {
+    /** Ends the report of a run that has no footer, if it has not ended. */
+    private void end() {
         RunReport ending = report;
-        return ending == null || ending.fail();
+        if (ending != null) {
+            ending.fail();
+        }
+    }
+
+    private boolean isInterrupted() {
+        RunReport ended = report;
+        return ended != null && ended.isInterrupted();
     }
 
     private ExitCode failed(FailureReport failures, CollectiveException failed) {
         StackTraceElement at = here(failed);
-        String during = report.current().map(cell -> " [" + cell + "]").orElse("");
+        String during =
+                Optional.ofNullable(report)
+                        .flatMap(RunReport::current)
+                        .map(cell -> " [" + cell + "]")
+                        .orElse("");
         console.err("bench: " + failed.getMessage() + during);
         return switch (failed) {
             case CollectiveTimeoutException timeout -> {

@@ -2,6 +2,7 @@ package org.nccl4j.bench;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletionService;
@@ -55,12 +56,13 @@ final class RankSet implements AutoCloseable {
             communicators.addAll(backend.createLocal(devices.size(), config));
         } else {
             UniqueId id = backend.newUniqueId();
-            List<Communicator> created =
-                    onOneThreadEach(rank -> {
-                        int ordinal = devices.get(rank).ordinal();
-                        return backend.create(id, rank, devices.size(), config.withDevice(ordinal));
-                    });
-            communicators.addAll(created);
+            // Kept as they come, so that those of a failed start are closed as well.
+            onOneThreadEach(rank -> {
+                int ordinal = devices.get(rank).ordinal();
+                return communicators.add(
+                        backend.create(id, rank, devices.size(), config.withDevice(ordinal)));
+            });
+            communicators.sort(Comparator.comparingInt(Communicator::rank));
         }
         freeMemory.connected();
     }

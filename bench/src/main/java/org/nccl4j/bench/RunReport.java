@@ -31,6 +31,7 @@ final class RunReport {
     private final List<String> summaries = new ArrayList<>();
     private long outOfBounds;
     private volatile String current;
+    private volatile boolean interrupted;
     private boolean started;
     private boolean ended;
 
@@ -120,24 +121,18 @@ final class RunReport {
         }
     }
 
-    /**
-     * Ends the JSON file of a failed run, which has no footer.
-     *
-     * @return false if the run had ended already
-     */
-    boolean fail() {
-        lock.lock();
-        try {
-            if (ended) {
-                return false;
-            }
+    /** Ends the JSON file of a failed run, which has no footer; nothing if the run has ended. */
+    void fail() {
+        locked(() -> {
             ended = true;
             progress.erase();
             json.ifPresent(JsonReport::close);
-            return true;
-        } finally {
-            lock.unlock();
-        }
+        });
+    }
+
+    /** True if {@link #interrupt} ended the run. */
+    boolean isInterrupted() {
+        return interrupted;
     }
 
     /**
@@ -154,6 +149,7 @@ final class RunReport {
             if (ended) {
                 return false;
             }
+            interrupted = true;
             if (started) {
                 footer();
             } else {

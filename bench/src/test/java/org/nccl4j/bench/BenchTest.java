@@ -555,6 +555,14 @@ final class BenchTest {
     }
 
     @Test
+    void aTraceThatCannotBeWrittenFailsTheRun() {
+        Path trace = folder.resolve("no").resolve("such").resolve("folder.jsonl");
+        RunningBench run = RunningBench.run("all_reduce -g 2 -b 64 -e 64 -n 1 --trace " + trace);
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.BACKEND);
+        assertThat(run.console.err()).contains(trace.toString());
+    }
+
+    @Test
     void timestampsEndTheRows() {
         RunningBench run = RunningBench.run("all_reduce -g 2 -b 64 -e 64 -n 1 -S 1");
         List<String> rows =
