@@ -323,6 +323,7 @@ final class CpuStream implements DeviceStream {
     public void waitFor(DeviceEvent event) {
         OpenGroup.refuseIfTouched(this);
         CpuEvent other = CpuEvent.of("waitFor", event);
+        Chore chores;
         synchronized (scheduler) {
             requireOpen("waitFor");
             other.requireOpen("waitFor");
@@ -334,7 +335,9 @@ final class CpuStream implements DeviceStream {
             push(EntryKind.WAIT, source, other.markedTicket());
             scheduler.touch(this);
             scheduler.drive();
+            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
         }
+        scheduler.workers().perform(chores);
     }
 
     @Override
