@@ -444,7 +444,7 @@ final class ArgumentScenarios {
                     rank -> {
                         InvalidArgumentException refusal;
                         try {
-                            refusal = RankSet.refusal(bad.call());
+                            refusal = Expect.refusal(bad.call());
                         } catch (AssertionError e) {
                             throw new AssertionError(bad.name() + ": " + e.getMessage(), e);
                         }
@@ -494,34 +494,23 @@ final class ArgumentScenarios {
                 RANK,
                 rank -> {
                     var communicator = rank.communicator();
-                    assertThat(
-                                    RankSet.refusal(
-                                            () -> assertThat(communicator.split(-2, 0)).isNull()))
+                    assertThat(Expect.refusal(() -> communicator.split(-2, 0)))
                             .hasMessageContaining("-2");
-                    assertThat(
-                                    RankSet.refusal(() ->
-                                            assertThat(communicator.exchangeCounts(new long[2]))
-                                                    .isNull()))
+                    assertThat(Expect.refusal(() -> communicator.exchangeCounts(new long[2])))
                             .hasMessageContaining("exchangeCounts")
                             .hasMessageContaining("3");
                     assertThat(
-                                    RankSet.refusal(() ->
-                                            assertThat(
-                                                            communicator.exchangeCounts(
-                                                                    new long[] {0, -5, 0}))
-                                                    .isNull()))
+                                    Expect.refusal(() ->
+                                            communicator.exchangeCounts(new long[] {0, -5, 0})))
                             .hasMessageContaining("-5");
                 });
         CommunicatorConfig config = CommunicatorConfig.defaults();
         for (int wrong : new int[] {0, -1, limit + 1}) {
-            assertThat(
-                            RankSet.refusal(() ->
-                                    assertThat(stage.backend().createLocal(wrong, config))
-                                            .isNull()))
+            assertThat(Expect.refusal(() -> stage.backend().createLocal(wrong, config)))
                     .hasMessageContaining(Integer.toString(wrong));
         }
         for (int wrong : new int[] {-1, limit}) {
-            assertThat(RankSet.refusal(() -> assertThat(stage.backend().device(wrong)).isNull()))
+            assertThat(Expect.refusal(() -> stage.backend().device(wrong)))
                     .hasMessageContaining(Integer.toString(wrong));
         }
         ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(6));

@@ -96,9 +96,12 @@ public abstract class ContractSuite {
     /** Closes the communicators and publishes the count. */
     @AfterAll
     public final void close() {
-        rankSets.values().forEach(RankSet::close);
-        if (isReported()) {
-            ledger.publish(seed);
+        try {
+            rankSets.values().forEach(RankSet::close);
+        } finally {
+            if (isReported()) {
+                ledger.publish(seed);
+            }
         }
     }
 

@@ -3,7 +3,6 @@ package org.nccl4j.contract;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
-import org.nccl4j.collectives.DataType;
 
 /** Elements as stored, in native byte order, in byte arrays. */
 final class Elements {
@@ -34,15 +33,6 @@ final class Elements {
             case 8 -> LONG.set(memory, offsetBytes, bits);
             default -> throw new IllegalArgumentException("width " + widthBytes);
         }
-    }
-
-    static byte[] bytes(DataType type, long... bits) {
-        int width = Arithmetic.of(type).widthBytes();
-        byte[] memory = new byte[bits.length * width];
-        for (int i = 0; i < bits.length; i++) {
-            put(width, memory, i * width, bits[i]);
-        }
-        return memory;
     }
 
     static byte[] int32(int... values) {

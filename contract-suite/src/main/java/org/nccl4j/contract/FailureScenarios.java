@@ -1,7 +1,6 @@
 package org.nccl4j.contract;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.lang.foreign.Arena;
 import java.time.Duration;
@@ -61,15 +60,6 @@ final class FailureScenarios {
         return List.copyOf(scenarios);
     }
 
-    /** Does something and gives the failure that it must end with. */
-    private static CollectiveException failure(Runnable work) {
-        CollectiveException e = catchThrowableOfType(CollectiveException.class, work::run);
-        if (e == null) {
-            throw new AssertionError("ended without a failure");
-        }
-        return e;
-    }
-
     /** Each rank's failure from enqueuing and waiting. */
     private static List<CollectiveException> failures(
             RankSet ranks, List<Integer> some, Consumer<Rank> enqueue) {
@@ -79,7 +69,7 @@ final class FailureScenarios {
                 some,
                 rank ->
                         failures[rank.rank()] =
-                                failure(() -> {
+                                Expect.failure(() -> {
                                     enqueue.accept(rank);
                                     rank.stream().synchronize(TOLD_WITHIN);
                                 }));
@@ -95,7 +85,7 @@ final class FailureScenarios {
     private static void recovers(
             Stage stage, RankSet ranks, Class<? extends CollectiveException> cause) {
         ranks.onEvery(rank -> {
-            CollectiveException refused = failure(() -> new Summands(rank, 1).enqueue());
+            CollectiveException refused = Expect.failure(() -> new Summands(rank, 1).enqueue());
             assertThat(refused).isInstanceOf(cause);
             assertThat(refused.recovery())
                     .isEqualTo(CollectiveException.Recovery.RECREATE_COMMUNICATOR);
@@ -409,8 +399,7 @@ final class FailureScenarios {
                 0,
                 rank -> {
                     var pending = rank.communicator().split(0, 0);
-                    CollectiveException e =
-                            failure(() -> assertThat(pending.await(TOLD_WITHIN)).isNull());
+                    CollectiveException e = Expect.failure(() -> pending.await(TOLD_WITHIN));
                     assertThat(e).isInstanceOf(CollectiveTimeoutException.class);
                     assertThat(e.recovery())
                             .isEqualTo(CollectiveException.Recovery.RECREATE_COMMUNICATOR);
@@ -423,10 +412,7 @@ final class FailureScenarios {
     private static void idle(Stage stage) {
         RankSet ranks = stage.ranks(2, OPERATION_TIMEOUT);
         ranks.onEvery(rank -> assertThat(new Summands(rank, 1).sum()).containsExactly(2));
-        long end = System.nanoTime() + OPERATION_TIMEOUT.toNanos() * 7 / 4;
-        while (System.nanoTime() < end) {
-            LockSupport.parkNanos(10_000_000);
-        }
+        Expect.elapse(OPERATION_TIMEOUT.multipliedBy(7).dividedBy(4));
         ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(4));
     }
 
@@ -443,10 +429,7 @@ final class FailureScenarios {
                     second.enqueue();
                 });
         for (int i = 0; i < 2; i++) {
-            long end = System.nanoTime() + operationTimeout.toNanos() * 5 / 8;
-            while (System.nanoTime() < end) {
-                LockSupport.parkNanos(10_000_000);
-            }
+            Expect.elapse(operationTimeout.multipliedBy(5).dividedBy(8));
             ranks.on(1, rank -> new Summands(rank, 5).enqueue());
         }
         ranks.onEvery(Rank::synchronize);
@@ -513,14 +496,15 @@ final class FailureScenarios {
                             r,
                             rank -> {
                                 CollectiveException e =
-                                        failure(() -> rank.stream().synchronize(TOLD_WITHIN));
+                                        Expect.failure(
+                                                () -> rank.stream().synchronize(TOLD_WITHIN));
                                 if (stage.capabilities().peerFailureDetection()) {
                                     assertThat(e).isInstanceOf(CommunicatorAbortedException.class);
                                     assertThat(e.getMessage()).containsPattern("\\b[Rr]ank 2\\b");
                                 }
                             }));
         }
-        StreamScenarios.staysBusy("the waiting", ranks.rank(0).stream());
+        Expect.staysBusy("the waiting", ranks.rank(0).stream());
         Communicator two = ranks.rank(2).communicator();
         two.abort(TOLD_WITHIN);
         assertThat(two.status()).isInstanceOf(CommunicatorStatus.Aborted.class);
@@ -583,7 +567,7 @@ final class FailureScenarios {
                     sums.get(0).enqueue(other.rank(0).communicator(), rank.stream());
                 });
         other.on(1, rank -> sums.get(1).enqueue());
-        StreamScenarios.staysBusy("work behind a stuck one", other.rank(1).stream());
+        Expect.staysBusy("work behind a stuck one", other.rank(1).stream());
         doomed.rank(0).communicator().abort(TOLD_WITHIN);
         other.on(1, Rank::synchronize);
         doomed.on(0, FailureScenarios::forget);
@@ -617,10 +601,11 @@ final class FailureScenarios {
                             r,
                             rank ->
                                     rankFailed(
-                                            failure(() -> rank.stream().synchronize(TOLD_WITHIN)),
+                                            Expect.failure(
+                                                    () -> rank.stream().synchronize(TOLD_WITHIN)),
                                             1)));
         }
-        StreamScenarios.staysBusy("the waiting", ranks.rank(0).stream());
+        Expect.staysBusy("the waiting", ranks.rank(0).stream());
         long start = System.nanoTime();
         ranks.on(
                 1,
@@ -643,7 +628,7 @@ final class FailureScenarios {
         DeviceBuffer recv = ranks.rank(0).newBuffer(4);
         ranks.on(0, rank -> rank.communicator().recv(recv, 1, TYPE, 1, rank.stream()));
         ranks.on(1, rank -> rank.communicator().close());
-        ranks.on(0, rank -> rankFailed(failure(rank::synchronize), 1));
+        ranks.on(0, rank -> rankFailed(Expect.failure(rank::synchronize), 1));
         awaitAborted(ranks);
     }
 
@@ -652,7 +637,7 @@ final class FailureScenarios {
         RankSet ranks = stage.ranks(2);
         ranks.onEvery(rank -> assertThat(new Summands(rank, 1).sum()).containsExactly(2));
         ranks.on(1, rank -> rank.communicator().close());
-        ranks.on(0, rank -> rankFailed(failure(() -> new Summands(rank, 1).sum()), 1));
+        ranks.on(0, rank -> rankFailed(Expect.failure(() -> new Summands(rank, 1).sum()), 1));
         awaitAborted(ranks);
     }
 
@@ -692,9 +677,9 @@ final class FailureScenarios {
                                                 rank.stream());
                                 rank.synchronize();
                             };
-                    rankFailed(failure(join), 0);
+                    rankFailed(Expect.failure(join), 0);
                 });
-        ranks.on(0, rank -> rankFailed(failure(rank::synchronize), 0));
+        ranks.on(0, rank -> rankFailed(Expect.failure(rank::synchronize), 0));
         recovers(stage, ranks, RankFailedException.class);
     }
 
@@ -709,7 +694,7 @@ final class FailureScenarios {
         ranks.on(
                 0,
                 rank -> {
-                    CollectiveException e = failure(() -> new Summands(rank, 1).enqueue());
+                    CollectiveException e = Expect.failure(() -> new Summands(rank, 1).enqueue());
                     assertThat(e.getMessage()).contains("closed");
                 });
     }
@@ -733,7 +718,7 @@ final class FailureScenarios {
                 rank -> {
                     new Summands(rank, 1).enqueue();
                     long start = System.nanoTime();
-                    CollectiveException e = failure(() -> rank.communicator().close());
+                    CollectiveException e = Expect.failure(() -> rank.communicator().close());
                     assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(TOLD_WITHIN);
                     assertThat(e).isInstanceOf(CollectiveTimeoutException.class);
                     rank.communicator().close();

@@ -136,11 +136,11 @@ final class GroupScenarios {
                             });
                 });
         ranks.on(1, rank -> new Summands(rank, 2).enqueue());
-        StreamScenarios.staysBusy("a group whose other stream is blocked", first);
-        StreamScenarios.staysBusy("the peer of that group", ranks.rank(1).stream());
+        Expect.staysBusy("a group whose other stream is blocked", first);
+        Expect.staysBusy("the peer of that group", ranks.rank(1).stream());
         gate.on(1, rank -> new Summands(rank, 0).enqueue());
         ranks.on(1, Rank::synchronize);
-        StreamScenarios.staysBusy("a group with a receive to come", first);
+        Expect.staysBusy("a group with a receive to come", first);
         ranks.on(
                 1,
                 rank -> {
@@ -199,15 +199,15 @@ final class GroupScenarios {
             Summands sum = new Summands(rank, 5);
             backend.group(group -> {
                 sum.enqueue(group.on(communicator), stream);
-                RankSet.refusal(() -> communicator.barrier(free));
-                RankSet.refusal(() -> sum.enqueue(communicator, free));
-                RankSet.refusal(() -> assertThat(communicator.split(0, 0)).isNull());
-                RankSet.refusal(() -> stream.fill(buffer, (byte) 1));
-                RankSet.refusal(() -> stream.copy(sum.send(), buffer, 4));
-                RankSet.refusal(() -> stream.record(event));
-                RankSet.refusal(() -> stream.waitFor(event));
-                RankSet.refusal(() -> backend.group(inner -> {}));
-                RankSet.refusal(() -> assertThat(backend.record(inner -> {})).isNull());
+                Expect.refusal(() -> communicator.barrier(free));
+                Expect.refusal(() -> sum.enqueue(communicator, free));
+                Expect.refusal(() -> communicator.split(0, 0));
+                Expect.refusal(() -> stream.fill(buffer, (byte) 1));
+                Expect.refusal(() -> stream.copy(sum.send(), buffer, 4));
+                Expect.refusal(() -> stream.record(event));
+                Expect.refusal(() -> stream.waitFor(event));
+                Expect.refusal(() -> backend.group(inner -> {}));
+                Expect.refusal(() -> backend.record(inner -> {}));
                 // What the group has not touched is free.
                 free.fill(buffer, (byte) 1);
                 free.synchronize(RankSet.DEADLINE);
@@ -228,10 +228,10 @@ final class GroupScenarios {
                     .group(group -> {
                         kept.set(group);
                         keptOperations.set(group.on(rank.communicator()));
-                        RankSet.refusal(() -> assertThat(group.on(null)).isNull());
+                        Expect.refusal(() -> group.on(null));
                     });
-            RankSet.refusal(() -> assertThat(kept.get().on(rank.communicator())).isNull());
-            RankSet.refusal(() -> sum.enqueue(keptOperations.get(), rank.stream()));
+            Expect.refusal(() -> kept.get().on(rank.communicator()));
+            Expect.refusal(() -> sum.enqueue(keptOperations.get(), rank.stream()));
             assertThat(rank.stream().poll()).isTrue();
             assertThat(sum.sum()).containsExactly(10);
         });
@@ -247,13 +247,11 @@ final class GroupScenarios {
                                             1,
                                             other ->
                                                     refusal.set(
-                                                            RankSet.refusal(() ->
-                                                                    assertThat(
-                                                                                    shared.get()
-                                                                                            .on(
-                                                                                                    other
-                                                                                                            .communicator()))
-                                                                            .isNull())));
+                                                            Expect.refusal(() ->
+                                                                    shared.get()
+                                                                            .on(
+                                                                                    other
+                                                                                            .communicator()))));
                                 }));
         assertThat(refusal.get()).isNotNull();
     }
@@ -266,7 +264,7 @@ final class GroupScenarios {
             stage.backend()
                     .group(group -> {
                         Operations operations = group.on(rank.communicator());
-                        RankSet.refusal(() ->
+                        Expect.refusal(() ->
                                 operations.allGather(
                                         small, sum.recv(), 1, DataType.INT32, rank.stream()));
                         sum.enqueue(operations, rank.stream());
@@ -324,7 +322,7 @@ final class GroupScenarios {
             recorded.issue();
             rank.synchronize();
             buffer.close();
-            assertThat(RankSet.refusal(recorded::issue)).hasMessageContaining("closed");
+            assertThat(Expect.refusal(recorded::issue)).hasMessageContaining("closed");
             assertThat(rank.stream().poll()).isTrue();
         });
         ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(4));

@@ -33,14 +33,6 @@ final class Ledger {
         unsupportedByReason.merge(reason, casesSkipped, Integer::sum);
     }
 
-    synchronized int cases() {
-        return cases;
-    }
-
-    synchronized int failed() {
-        return failed;
-    }
-
     synchronized String summary() {
         double seconds = (System.nanoTime() - startNanos) / 1e9;
         return String.format(

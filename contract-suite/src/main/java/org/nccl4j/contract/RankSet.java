@@ -15,7 +15,6 @@ import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DeviceStream;
-import org.nccl4j.collectives.InvalidArgumentException;
 
 /**
  * The ranks of one communicator, each with a thread of its own, plus one thread that may drive them
@@ -207,15 +206,5 @@ final class RankSet implements AutoCloseable {
                 executor.shutdownNow();
             }
         }
-    }
-
-    /** Refused when it should be, with the reason for the log. */
-    static InvalidArgumentException refusal(Runnable call) {
-        try {
-            call.run();
-        } catch (InvalidArgumentException e) {
-            return e;
-        }
-        throw new AssertionError("expected an InvalidArgumentException, nothing was thrown");
     }
 }

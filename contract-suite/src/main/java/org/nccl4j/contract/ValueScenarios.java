@@ -109,8 +109,7 @@ final class ValueScenarios {
         RankSet ranks = stage.ranks(4);
         Communicator communicator = ranks.rank(0).communicator();
 
-        InvalidArgumentException refusal =
-                RankSet.refusal(() -> assertThat(communicator.evenShare(73)).isNull());
+        InvalidArgumentException refusal = Expect.refusal(() -> communicator.evenShare(73));
 
         assertThat(refusal).hasMessageContaining("73").hasMessageContaining("4");
         assertThat(communicator.evenShare(72)).isEqualTo(18);
