@@ -166,7 +166,7 @@ public abstract class ContractSuite {
                                 types.stream()
                                         .map(type ->
                                                 operationsTest(
-                                                        type.toString(),
+                                                        collective + " " + type,
                                                         ranksTried,
                                                         cases.apply(collective, type)))));
     }
