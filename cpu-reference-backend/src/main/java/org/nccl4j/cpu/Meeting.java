@@ -51,7 +51,12 @@ final class Meeting {
             meeting = byId.computeIfAbsent(id, ignored -> new Meeting(id, size));
             meeting.come(rank, size, device, config);
             if (meeting.present == size) {
-                meeting.open(scheduler, engine, config);
+                try {
+                    meeting.open(scheduler, engine, config);
+                } catch (InvalidArgumentException e) {
+                    meeting.withdraw(scheduler, rank);
+                    throw e;
+                }
             }
             chores = scheduler.takeChores(0);
         }
@@ -119,10 +124,7 @@ final class Meeting {
                 return communicators.set(rank, null);
             }
             String missing = missing();
-            devices[rank] = null;
-            if (--present == 0) {
-                scheduler.meetings().remove(id);
-            }
+            withdraw(scheduler, rank);
             if (outcome == Workers.Outcome.INTERRUPTED) {
                 throw new WaitInterruptedException(
                         where(rank, size, config)
@@ -137,6 +139,14 @@ final class Meeting {
                             + Durations.text(config.operationTimeout())
                             + "; nothing was made, start the missing ranks and call create again",
                     false);
+        }
+    }
+
+    /** Takes a rank's coming back, so that it may come again. */
+    private void withdraw(Scheduler scheduler, int rank) {
+        devices[rank] = null;
+        if (--present == 0) {
+            scheduler.meetings().remove(id);
         }
     }
 

@@ -204,6 +204,26 @@ final class CreateTest {
     }
 
     @Test
+    void aRankWhoseTraceCannotBeWrittenMayComeAgain(@TempDir Path folder) throws Exception {
+        UniqueId id = backend.newUniqueId();
+        CompletableFuture<Communicator> first = create(id, 0, 2, config);
+        Path absent = folder.resolve("absent").resolve("trace.jsonl");
+        Awaitility.await()
+                .until(() -> {
+                    // The one that comes last makes the communicator.
+                    try {
+                        backend.create(id, 1, 2, impatient.withTraceFile(absent));
+                        throw new AssertionError("it was made");
+                    } catch (InvalidArgumentException e) {
+                        return e.getMessage().contains("cannot be written");
+                    } catch (CollectiveTimeoutException e) {
+                        return false;
+                    }
+                });
+        backend.closeAll(List.of(backend.create(id, 1, 2, config), get(first)));
+    }
+
+    @Test
     void stepsAreTracedUntilTheCommunicatorsClose(@TempDir Path folder) throws Exception {
         Path file = folder.resolve("trace.jsonl");
         try (World world = new World(2, given -> given.withTraceFile(file))) {

@@ -41,7 +41,7 @@ final class StressTest {
     private static final int STREAMS = 3;
 
     static LongStream seeds() {
-        return LongStream.range(0, Long.getLong("nccl4j.stress.seeds", 30));
+        return LongStream.range(0, Long.getLong("nccl4j.stress.seeds", 20));
     }
 
     /** What ends a program early. */
