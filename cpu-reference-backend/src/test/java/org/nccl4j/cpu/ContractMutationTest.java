@@ -6,6 +6,7 @@ import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -14,7 +15,9 @@ import org.junit.platform.testkit.engine.EngineTestKit;
 import org.junit.platform.testkit.engine.Events;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -36,9 +39,14 @@ final class ContractMutationTest {
      * @param caughtBy how the ids of those cases start that must notice it
      * @param order the order that the backend claims to reduce in
      * @param mutation brings it in
+     * @param capabilities what the backend claims to be able to do
      */
     private record Mutant(
-            String name, String caughtBy, HopOrder order, Consumer<MutatedBackend.Call> mutation) {
+            String name,
+            String caughtBy,
+            HopOrder order,
+            Consumer<MutatedBackend.Call> mutation,
+            Capabilities capabilities) {
         @Override
         public String toString() {
             return name;
@@ -47,7 +55,7 @@ final class ContractMutationTest {
 
     private static Mutant mutant(
             String name, String caughtBy, Consumer<MutatedBackend.Call> mutation) {
-        return new Mutant(name, caughtBy, HopOrder.ring(), mutation);
+        return new Mutant(name, caughtBy, HopOrder.ring(), mutation, CpuBackend.CAPABILITIES);
     }
 
     static Stream<Mutant> flaws() {
@@ -163,7 +171,8 @@ final class ContractMutationTest {
                             order[0] = last;
                             return order;
                         },
-                        MutatedBackend.Call::proceed),
+                        MutatedBackend.Call::proceed,
+                        CpuBackend.CAPABILITIES),
                 mutant(
                         "complete-too-early",
                         "stream-nothing-completes-early",
@@ -242,6 +251,44 @@ final class ContractMutationTest {
         assertThat(tests.succeeded().count()).isPositive();
     }
 
+    static Stream<Mutant> lesserBackendsAreJudgedByTheirClaims() {
+        Capabilities full = CpuBackend.CAPABILITIES;
+        Capabilities lesser =
+                new Capabilities(
+                        Set.of(DataType.INT32, DataType.FLOAT32),
+                        Set.of(ReduceOp.Predefined.SUM),
+                        false,
+                        false,
+                        full.capture(),
+                        full.registration(),
+                        false,
+                        full.hostBuffers(),
+                        true,
+                        false);
+        return Stream.of("allReduce/", "rank-leaves", "values-", "mismatch-count", "abort-from")
+                .map(cases ->
+                        new Mutant(
+                                "lesser",
+                                cases,
+                                HopOrder.ring(),
+                                MutatedBackend.Call::proceed,
+                                lesser));
+    }
+
+    /** What a backend says it cannot do is unsupported or weaker, and the rest is held to. */
+    @ParameterizedTest
+    @MethodSource
+    void lesserBackendsAreJudgedByTheirClaims(Mutant lesser) {
+        Events tests = run(lesser);
+
+        assertThat(tests.failed().count()).isZero();
+        assertThat(tests.succeeded().count() + tests.aborted().count()).isPositive();
+        if (lesser.caughtBy().equals("allReduce/")) {
+            // Two types of small sizes, and one of the large ones.
+            assertThat(tests.succeeded().count()).isEqualTo(3);
+        }
+    }
+
     private static Events run(Mutant mutant) {
         current = mutant;
         return EngineTestKit.engine("junit-jupiter")
@@ -256,7 +303,8 @@ final class ContractMutationTest {
 
         @Override
         protected BackendUnderTest backendUnderTest() {
-            Backend backend = MutatedBackend.of(new CpuBackend(), mutant.mutation());
+            Backend backend =
+                    MutatedBackend.of(new CpuBackend(), mutant.mutation(), mutant.capabilities());
             return new BackendUnderTest() {
                 @Override
                 public Backend backend() {

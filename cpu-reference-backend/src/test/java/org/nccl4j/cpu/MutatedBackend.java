@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
 import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.Operations;
@@ -49,14 +50,21 @@ final class MutatedBackend {
 
     private final Backend real;
     private final Consumer<Call> mutation;
+    private final Capabilities claimed;
 
-    private MutatedBackend(Backend real, Consumer<Call> mutation) {
+    private MutatedBackend(Backend real, Consumer<Call> mutation, Capabilities claimed) {
         this.real = real;
         this.mutation = mutation;
+        this.claimed = claimed;
     }
 
     static Backend of(Backend real, Consumer<Call> mutation) {
-        MutatedBackend mutated = new MutatedBackend(real, mutation);
+        return of(real, mutation, real.capabilities());
+    }
+
+    /** With other capabilities than the real ones. */
+    static Backend of(Backend real, Consumer<Call> mutation, Capabilities claimed) {
+        MutatedBackend mutated = new MutatedBackend(real, mutation, claimed);
         return proxy(Backend.class, mutated::backendCall);
     }
 
@@ -87,6 +95,9 @@ final class MutatedBackend {
                 Consumer<Group> body = (Consumer<Group>) arguments[0];
                 real.group(group -> body.accept(wrap(group)));
                 return null;
+            }
+            case "capabilities" -> {
+                return claimed;
             }
             case "closeAll" -> {
                 real.closeAll(
