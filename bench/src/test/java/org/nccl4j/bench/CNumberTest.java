@@ -37,7 +37,7 @@ final class CNumberTest {
         "1m, 1048576",
         "8191.999G, 8796091948466",
         "1e18, 1000000000000000000",
-        // cases.md C2
+        // Factors are powers of 1024, and what follows the letter is ignored.
         "1.5K, 1536",
         "1k, 1024",
         "1KB, 1024",
@@ -135,7 +135,7 @@ final class CNumberTest {
         "9999999.6, '1.0e+07', ' 1e+07'",
         "1.5e9, '1.5e+09', ' 2e+09'",
         "Infinity, '    inf', '   inf'",
-        // cases.md C12
+        // Where a column's digits run out.
         "1e7, '1.0e+07', ' 1e+07'",
         "1e6, '1000000', ' 1e+06'",
     })

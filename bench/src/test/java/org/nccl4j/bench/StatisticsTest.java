@@ -105,7 +105,7 @@ final class StatisticsTest {
 
     @Test
     void theEnvironment() {
-        BenchEnvironment none = new BenchEnvironment(Map.of("HOME", "/root"));
+        BenchEnvironment none = new BenchEnvironment(Map.of("HOME", "/home/me"));
         assertThat(none.firstDevice()).isEmpty();
         assertThat(none.expectedBusBwGBps()).isEmpty();
         assertThat(none.launcherVariable()).isEmpty();

@@ -35,11 +35,6 @@ enum RingSchedule {
         return Math.floorMod(rank - step - 1 - shift, ranks);
     }
 
-    /** The chunk that a rank has complete after the reduce-scatter. */
-    int owned(int rank, int ranks) {
-        return Math.floorMod(rank + 1 - shift, ranks);
-    }
-
     /** The chunk that a rank sends in a step of the all-gather. */
     int allGatherSend(int rank, int step, int ranks) {
         return Math.floorMod(rank + 1 - step - shift, ranks);
