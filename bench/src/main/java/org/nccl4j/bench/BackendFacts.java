@@ -9,12 +9,5 @@ package org.nccl4j.bench;
  *     NCCL
  * @param ncclLibrary version code of the loaded NCCL library; 0 without NCCL
  * @param captures true if operations can be captured in a graph (-G)
- * @param registersBuffers true if buffers can be registered with a communicator (-R)
  */
-record BackendFacts(
-        String name, int ncclHeaders, int ncclLibrary, boolean captures, boolean registersBuffers) {
-
-    boolean usesNccl() {
-        return ncclLibrary != 0;
-    }
-}
+record BackendFacts(String name, int ncclHeaders, int ncclLibrary, boolean captures) {}

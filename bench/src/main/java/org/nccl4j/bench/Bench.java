@@ -160,8 +160,7 @@ public final class Bench {
     private static BackendFacts facts(Backend backend) {
         Capabilities capabilities = backend.capabilities();
         // The version codes are NCCL's; a backend without NCCL has none.
-        return new BackendFacts(
-                backend.name(), 0, 0, capabilities.capture(), capabilities.registration());
+        return new BackendFacts(backend.name(), 0, 0, capabilities.capture());
     }
 
     /**

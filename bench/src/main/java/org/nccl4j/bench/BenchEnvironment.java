@@ -35,11 +35,6 @@ record BenchEnvironment(Map<String, String> variables) {
         variables = Map.copyOf(variables);
     }
 
-    /** The environment of this process. */
-    static BenchEnvironment ofProcess() {
-        return new BenchEnvironment(System.getenv());
-    }
-
     /** {@code NCCL_TESTS_DEVICE}: the ordinal of the first device, if it is set and not -1. */
     OptionalInt firstDevice() {
         String value = variables.get("NCCL_TESTS_DEVICE");

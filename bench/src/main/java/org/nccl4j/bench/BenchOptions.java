@@ -91,21 +91,8 @@ record BenchOptions(
      * @param gpusPerThread -g, at least 1; empty if not given: the driver then takes {@link
      *     #gpusPerThread(int, boolean)}
      * @param parallelInit -p: each thread creates its own communicators
-     * @param defaultStream -y: the device's default stream instead of one of our own
-     * @param localRegister -R: 0 no, 2 symmetric windows, any other value registers both buffers
-     * @param ctaPolicy -x, if set
-     * @param deviceImplementation -D, 0 for none
-     * @param deviceCtaCount -V
      */
-    record Layout(
-            int threads,
-            OptionalInt gpusPerThread,
-            boolean parallelInit,
-            boolean defaultStream,
-            int localRegister,
-            OptionalInt ctaPolicy,
-            int deviceImplementation,
-            int deviceCtaCount) {
+    record Layout(int threads, OptionalInt gpusPerThread, boolean parallelInit) {
 
         /**
          * Devices per thread: -g; without it 1 if a launcher started this process or there are

@@ -57,7 +57,6 @@ final class CommandLine {
     private List<ElementType> types = List.of(ElementType.FLOAT);
     private int root;
     private int blocking;
-    private boolean defaultStream;
     private int timeoutSeconds;
     private int graphLaunches;
     private boolean cpuTime;
@@ -65,10 +64,6 @@ final class CommandLine {
     private Optional<String> jsonFile = Optional.empty();
     private Optional<String> traceFile = Optional.empty();
     private TimeAverage average = TimeAverage.MEAN;
-    private int localRegister;
-    private OptionalInt ctaPolicy = OptionalInt.empty();
-    private int deviceImplementation;
-    private int deviceCtaCount = 16;
     private boolean memory;
     private int unalignElements;
     private int perIteration;
@@ -207,17 +202,22 @@ final class CommandLine {
             case DATATYPE -> types = types(value);
             case ROOT -> root = value.equals("all") ? -1 : integer(flag, value);
             case BLOCKING -> blocking = integer(flag, value);
-            case STREAM_NULL -> defaultStream = defaultStream(integer(flag, value));
+            case STREAM_NULL -> ignored(flag, "default stream", integer(flag, value) != 0);
             case TIMEOUT -> timeoutSeconds = integer(flag, value);
             case CUDAGRAPH -> graphLaunches = graphLaunches(integer(flag, value));
             case REPORT_CPUTIME -> cpuTime = integer(flag, value) != 0;
             case REPORT_TIMESTAMPS -> timestamps = integer(flag, value) != 0;
             case OUTPUT_FILE -> jsonFile = jsonFile(value);
             case AVERAGE -> average = average(value);
-            case LOCAL_REGISTER -> localRegister = localRegister(integer(flag, value));
-            case CTA_POLICY -> ctaPolicy = ctaPolicy(integer(flag, value));
-            case DEVICE_IMPLEMENTATION -> deviceImplementation = deviceImplementation(value);
-            case DEVICE_CTA_COUNT -> deviceCtaCount = deviceCtaCount(value);
+            case LOCAL_REGISTER ->
+                    ignored(flag, "buffer registration", integer(flag, value) != 0);
+            case CTA_POLICY -> ignored(flag, "CTA policy", integer(flag, value) >= 0);
+            case DEVICE_IMPLEMENTATION ->
+                    ignored(flag, "device implementation", integer(flag, value) != 0);
+            case DEVICE_CTA_COUNT -> {
+                integer(flag, value);
+                ignored(flag, "device CTA count", true);
+            }
             case MEMORY -> memory = integer(flag, value) != 0;
             case UNALIGN -> unalignElements = integer(flag, value);
             case PER_ITER_TIMING -> perIteration = integer(flag, value);
@@ -311,17 +311,9 @@ final class CommandLine {
                         + " all.");
     }
 
-    private boolean defaultStream(int value) {
-        if (value != 0 && !facts().usesNccl()) {
-            ignored("-y (default stream)");
-            return false;
-        }
-        return value != 0;
-    }
-
     private int graphLaunches(int value) {
         if (value > 0 && !facts().captures()) {
-            ignored("-G (graph launches)");
+            ignored(Flag.CUDAGRAPH, "graph launches", true);
             return 0;
         }
         return value;
@@ -347,71 +339,6 @@ final class CommandLine {
         return averages[number];
     }
 
-    private int localRegister(int value) {
-        if (value == 0) {
-            return 0;
-        }
-        if (!facts().registersBuffers()) {
-            ignored("-R (buffer registration)");
-            return 0;
-        }
-        if (value == 2 && facts().usesNccl() && facts().ncclLibrary() < 22700) {
-            console.out(
-                    "Option -R 2 (symmetric) is not supported before NCCL 2.27."
-                            + " Defaulting to local registration");
-            return 1;
-        }
-        return value;
-    }
-
-    private OptionalInt ctaPolicy(int value) {
-        if (value < 0) {
-            return OptionalInt.empty();
-        }
-        if (!facts().usesNccl()) {
-            ignored("-x (CTA policy)");
-            return OptionalInt.empty();
-        }
-        if (value > 1 && facts().ncclLibrary() < 22800) {
-            console.out(
-                    "Option -x (cta_policy) "
-                            + value
-                            + " is not supported before NCCL 2.28. Ignoring");
-            return OptionalInt.empty();
-        }
-        return OptionalInt.of(value);
-    }
-
-    private int deviceImplementation(String value) throws Refusal {
-        if (!facts().usesNccl()) {
-            ignored("-D (device implementation)");
-            return 0;
-        }
-        if (facts().ncclLibrary() < 22800) {
-            throw new Refusal("Option -D (device implementation) requires NCCL >= 2.28.0");
-        }
-        return integer(Flag.DEVICE_IMPLEMENTATION, value);
-    }
-
-    private int deviceCtaCount(String value) throws Refusal {
-        if (!facts().usesNccl()) {
-            ignored("-V (device CTA count)");
-            return 16;
-        }
-        if (facts().ncclLibrary() < 22800) {
-            throw new Refusal("Option -V (device CTA count) requires NCCL >= 2.28.0");
-        }
-        int count = integer(Flag.DEVICE_CTA_COUNT, value);
-        if (count < 1 || count > 128) {
-            console.err(
-                    "device_cta_count (-V) must be positive and less than 128, got "
-                            + count
-                            + ". Using default value 16.");
-            return 16;
-        }
-        return count;
-    }
-
     private BackendFacts facts() {
         if (facts == null) {
             facts = backends.apply(backend);
@@ -419,9 +346,18 @@ final class CommandLine {
         return facts;
     }
 
-    private void ignored(String what) {
-        console.err(
-                "bench: " + what + " means nothing on the " + facts().name() + " backend; ignored");
+    /** Says that an option changes nothing, if its value asks for a change. */
+    private void ignored(Flag flag, String what, boolean asksForSomething) {
+        if (asksForSomething) {
+            console.err(
+                    "bench: "
+                            + flag.typed()
+                            + " ("
+                            + what
+                            + ") has no effect on the "
+                            + facts().name()
+                            + " backend; ignored");
+        }
     }
 
     /** The checks after parsing, in nccl-tests' order; ours come right behind the first. */
@@ -434,11 +370,6 @@ final class CommandLine {
             stepFactor = 2;
         }
         refuseWhatCannotRun();
-        if (deviceImplementation > 0 && localRegister != 2) {
-            throw new Refusal(
-                    "device implementation (-D > 0) requires enabling symmetric memory registration"
-                            + " (-R 2)");
-        }
         if (perIteration != 0 && perIteration != 1) {
             console.err("per-iteration timing (-I) only supports 0=off or 1=on. Disabling.");
             perIteration = 0;
@@ -510,15 +441,7 @@ final class CommandLine {
                 commandLine,
                 backend,
                 new BenchOptions.Sweep(minBytes, maxBytes, stepBytes, stepFactor, runCycles),
-                new BenchOptions.Layout(
-                        threads,
-                        gpusPerThread,
-                        parallelInit,
-                        defaultStream,
-                        localRegister,
-                        ctaPolicy,
-                        deviceImplementation,
-                        deviceCtaCount),
+                new BenchOptions.Layout(threads, gpusPerThread, parallelInit),
                 new BenchOptions.Timing(
                         iterations,
                         aggregated,

@@ -76,10 +76,17 @@ final class Help {
                   -r all: every root, as -r -1.
                   Refused with exit code 255: an unknown option; -b 0 with a factor; -i 0 without
                     one; -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
-                  An option without meaning on the backend is accepted; standard error says so.
+                  An option without effect on the backend is accepted, and standard error says so:
+                    so far -y, -R, -x, -D and -V everywhere, -G where nothing captures.
+                  Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
                   The second cell of alltoall, alltoallv and sendrecv uses two buffers, as the first.
-                  Ctrl-C prints the footer, closes the JSON file and exits with 130.
+                  alltoallv's summary is printed in its own lines, before the row.
+                  hypercube runs a group per step over all devices of a thread.
+                  -z 1 and -z 2 with -m above 1 wait once, behind the group.
+                  A failure with -t above 1 exits with its own code, not with 134.
+                  Ctrl-C prints the footer, closes the JSON file and exits with 130; a closed
+                    standard output ends the run with 141.
                   JSON: all devices are listed; env holds NCCL* and CUDA* variables only.
 
                 Environment:

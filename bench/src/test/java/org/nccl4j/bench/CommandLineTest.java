@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Options, their defaults, their checks; each with text, stream and exit code. */
 final class CommandLineTest {
 
-    private static final BackendFacts CPU = new BackendFacts("cpu", 0, 0, false, false);
+    private static final BackendFacts CPU = new BackendFacts("cpu", 0, 0, false);
 
     private final CapturedConsole captured = new CapturedConsole();
 
@@ -28,7 +28,7 @@ final class CommandLineTest {
     }
 
     private static BackendFacts nccl(int version) {
-        return new BackendFacts("nccl", version, version, true, true);
+        return new BackendFacts("nccl", version, version, true);
     }
 
     private BenchOptions run(BackendFacts facts, String line) {
@@ -63,15 +63,7 @@ final class CommandLineTest {
                                 List.of("all_reduce_perf"),
                                 "auto",
                                 new BenchOptions.Sweep(32 << 20, 32 << 20, 1 << 20, 2, 1),
-                                new BenchOptions.Layout(
-                                        1,
-                                        OptionalInt.empty(),
-                                        false,
-                                        false,
-                                        0,
-                                        OptionalInt.empty(),
-                                        0,
-                                        16),
+                                new BenchOptions.Layout(1, OptionalInt.empty(), false),
                                 new BenchOptions.Timing(
                                         20, 1, 1, 0, 0, 0, TimeAverage.MEAN, false, 0),
                                 new BenchOptions.Work(
@@ -87,8 +79,8 @@ final class CommandLineTest {
                 run(
                         nccl(23007),
                         "reduce -t 2 -g 3 -b 1K -e 1M -i 4K -f 4 -n 5 -m 6 -w 7 -N 8 -p 1 -c 2 -o"
-                                + " max -d half -r 1 -z 2 -y 1 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3"
-                                + " -R 2 -x 1 -D 1 -V 32 -M 1 -u 1 -I 1 -K 4 --backend nccl --trace"
+                                + " max -d half -r 1 -z 2 -y 0 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3"
+                                + " -R 0 -x -1 -D 0 -M 1 -u 1 -I 1 -K 4 --backend nccl --trace"
                                 + " t");
         assertThat(options.program()).isEqualTo(Program.REDUCE);
         assertThat(options.backend()).isEqualTo("nccl");
@@ -97,9 +89,7 @@ final class CommandLineTest {
                 .endsWith("--trace", "t");
         assertThat(options.sweep()).isEqualTo(new BenchOptions.Sweep(1024, 1 << 20, 4096, 4, 8));
         assertThat(options.layout())
-                .isEqualTo(
-                        new BenchOptions.Layout(
-                                2, OptionalInt.of(3), true, true, 2, OptionalInt.of(1), 1, 32));
+                .isEqualTo(new BenchOptions.Layout(2, OptionalInt.of(3), true));
         assertThat(options.timing())
                 .isEqualTo(new BenchOptions.Timing(5, 6, 7, 2, 9, 0, TimeAverage.MAX, true, 4));
         assertThat(options.work())
@@ -241,7 +231,6 @@ final class CommandLineTest {
         assertThat(captured.err()).contains("Did you mean " + suggestion);
     }
 
-    /** cases.md C1. */
     @Test
     void minimumAboveMaximum() {
         refused(
@@ -256,7 +245,7 @@ final class CommandLineTest {
         assertThat(captured.err()).startsWith("invalid sizes for 'minbytes' and 'maxbytes': ");
     }
 
-    /** cases.md C2. */
+    /** Suffixes that nccl-tests does not know, signs and words. */
     @ParameterizedTest
     @CsvSource({
         "-b 1T, minbytes",
@@ -273,7 +262,7 @@ final class CommandLineTest {
         assertThat(captured.out()).isEmpty();
     }
 
-    /** cases.md C4. */
+    /** Sizes below an element or between two are legal: the rows round down. */
     @Test
     void oddSizesParse() {
         BenchOptions options = run("all_reduce -b 1 -e 64 -f 2 -c 0");
@@ -381,8 +370,8 @@ final class CommandLineTest {
 
     @ParameterizedTest
     @CsvSource({
-        "-D 0, -D (device implementation)",
         "-D 1, -D (device implementation)",
+        "-V 16, -V (device CTA count)",
         "-V 200, -V (device CTA count)",
         "-R 1, -R (buffer registration)",
         "-R 2, -R (buffer registration)",
@@ -391,18 +380,27 @@ final class CommandLineTest {
         "-y 1, -y (default stream)",
         "-G 4, -G (graph launches)",
     })
-    void onTheCpuWhatMeansNothingIsIgnoredAloud(String words, String what) {
+    void whatHasNoEffectIsIgnoredAloud(String words, String what) {
         BenchOptions options = run("all_reduce " + words);
         assertThat(captured.out()).isEmpty();
         assertThat(captured.errLines())
-                .containsExactly("bench: " + what + " means nothing on the cpu backend; ignored");
+                .containsExactly("bench: " + what + " has no effect on the cpu backend; ignored");
         BenchOptions plain = run("all_reduce");
         assertThat(options.layout()).isEqualTo(plain.layout());
         assertThat(options.timing()).isEqualTo(plain.timing());
     }
 
+    @Test
+    void noBackendHasYetWhatNothingHereReads() {
+        run(nccl(23007), "all_reduce -R 2 -y 1 -x 1 -D 1 -V 8 -G 4");
+        assertThat(captured.out()).isEmpty();
+        assertThat(captured.errLines())
+                .hasSize(5)
+                .allMatch(line -> line.endsWith(" has no effect on the nccl backend; ignored"));
+    }
+
     @ParameterizedTest
-    @ValueSource(strings = {"-R 0", "-x -1", "-y 0", "-G 0"})
+    @ValueSource(strings = {"-R 0", "-x -1", "-y 0", "-D 0", "-G 0"})
     void whatAsksForNothingNeedsNoBackend(String words) {
         CommandLine.Outcome outcome =
                 parse(
@@ -431,50 +429,6 @@ final class CommandLineTest {
                                 },
                                 "all_reduce -R 1"))
                 .hasMessage("auto is not here");
-    }
-
-    @Test
-    void anOlderNccl() {
-        BackendFacts old = nccl(22603);
-        BenchOptions.Layout layout = run(old, "all_reduce -R 2 -x 2").layout();
-        assertThat(layout.localRegister()).isEqualTo(1);
-        assertThat(layout.ctaPolicy()).isEmpty();
-        assertThat(captured.outLines())
-                .containsExactly(
-                        "Option -R 2 (symmetric) is not supported before NCCL 2.27. Defaulting to"
-                                + " local registration",
-                        "Option -x (cta_policy) 2 is not supported before NCCL 2.28. Ignoring");
-        assertThat(run(old, "all_reduce -x 1").layout().ctaPolicy()).hasValue(1);
-        for (String words : List.of("-D 0", "-V 16")) {
-            assertThat(parse(name -> old, "all_reduce " + words))
-                    .isEqualTo(new CommandLine.Exit(ExitCode.ARGUMENTS));
-        }
-        assertThat(captured.errLines())
-                .containsExactly(
-                        "Option -D (device implementation) requires NCCL >= 2.28.0",
-                        "Option -V (device CTA count) requires NCCL >= 2.28.0");
-    }
-
-    @Test
-    void deviceImplementationNeedsSymmetricMemory() {
-        assertThat(parse(name -> nccl(22800), "all_reduce -D 1"))
-                .isEqualTo(new CommandLine.Exit(ExitCode.ARGUMENTS));
-        assertThat(captured.errLines())
-                .containsExactly(
-                        "device implementation (-D > 0) requires enabling symmetric memory"
-                                + " registration (-R 2)");
-        assertThat(run(nccl(22800), "all_reduce -D 1 -R 2").layout().deviceImplementation())
-                .isEqualTo(1);
-    }
-
-    @Test
-    void deviceCtaCount() {
-        assertThat(run(nccl(22800), "all_reduce -V 128").layout().deviceCtaCount()).isEqualTo(128);
-        assertThat(run(nccl(22800), "all_reduce -V 129").layout().deviceCtaCount()).isEqualTo(16);
-        assertThat(captured.errLines())
-                .containsExactly(
-                        "device_cta_count (-V) must be positive and less than 128, got 129. Using"
-                                + " default value 16.");
     }
 
     @Test
