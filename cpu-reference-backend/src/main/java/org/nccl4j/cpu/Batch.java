@@ -19,9 +19,6 @@ final class Batch {
     /** Operations that have not ended. */
     int operationsLeft;
 
-    /** Streams that still have an entry for it. */
-    int entriesLeft;
-
     boolean started;
 
     /** Given up: streams pass it as if it were not there. */
@@ -37,6 +34,11 @@ final class Batch {
 
     Batch(Member member) {
         this.member = member;
+    }
+
+    /** Whether a host call has to be done before it may start. */
+    boolean waitsForHostCall() {
+        return after != null && !after.isDone();
     }
 
     void addStream(CpuStream stream) {

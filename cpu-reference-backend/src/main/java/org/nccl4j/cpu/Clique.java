@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.io.IOException;
+import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLongArray;
 import org.nccl4j.collectives.CollectiveException;
@@ -45,6 +46,12 @@ final class Clique {
 
     /** Whether its work has been given up. */
     volatile boolean aborted;
+
+    /**
+     * Host calls that are not complete, in the order of their numbers, which is also the order in
+     * which they get complete. Only the first is being waited for.
+     */
+    final ArrayDeque<HostCall> hostCalls = new ArrayDeque<>(0);
 
     /** Those who wait for it to abort, to become idle or for a host call. */
     final WaitList waiters = new WaitList();

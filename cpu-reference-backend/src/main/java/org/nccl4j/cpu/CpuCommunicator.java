@@ -91,8 +91,9 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         }
         Chore chores;
         synchronized (scheduler) {
-            member.requireUsable(kind.operation());
-            stream.requireOpen(kind.operation());
+            String operation = kind.operation(sender);
+            member.requireUsable(operation);
+            stream.requireOpen(operation);
             Batch batch = member.takeBatch();
             Part part = member.addPart(batch);
             part.describe(

@@ -48,7 +48,7 @@ final class CpuRecordedGroup implements RecordedGroup {
         List<Part> parts = call.parts();
         for (int i = 0; i < parts.size(); i++) {
             Part part = parts.get(i);
-            String operation = part.kind.operation();
+            String operation = part.kind.operation(part.sender);
             member.requireUsable(operation);
             part.stream.requireOpen(operation);
             OpenGroup.refuseIfTouched(part.stream);

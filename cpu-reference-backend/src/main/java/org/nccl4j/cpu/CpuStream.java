@@ -75,7 +75,7 @@ final class CpuStream implements DeviceStream {
     private final AtomicLong enqueued = new AtomicLong();
     private volatile int failureCount;
     private volatile boolean hasFailures;
-    private Failure lastFailure;
+    private CollectiveException lastFailure;
     private boolean progressed;
     private volatile boolean closed;
 
@@ -206,8 +206,20 @@ final class CpuStream implements DeviceStream {
         hasFailures = true;
         int count = failureCount + 1;
         failureCount = count;
-        lastFailure = failure;
+        lastFailure = failure.cause();
         waiters.wake(scheduler);
+    }
+
+    /**
+     * The last one may have been thrown to another thread by now; its communicator is forgotten.
+     */
+    private CollectiveException takeFailure(CollectiveException cause) {
+        for (int i = 0; i < failures.size(); i++) {
+            if (failures.get(i).cause() == cause) {
+                return takeFailure(failures.get(i));
+            }
+        }
+        return cause.forThisThread();
     }
 
     private CollectiveException takeFailure(Failure failure) {
@@ -444,7 +456,7 @@ final class CpuStream implements DeviceStream {
         Chore perform(long budgetBytes) {
             CollectiveException failure;
             synchronized (scheduler) {
-                failure = failureCount == failuresBefore ? null : lastFailure.cause();
+                failure = failureCount == failuresBefore ? null : lastFailure;
             }
             ForkJoinPool.commonPool()
                     .execute(() -> {

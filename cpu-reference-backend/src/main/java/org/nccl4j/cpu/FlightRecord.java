@@ -13,10 +13,7 @@ final class FlightRecord extends Chore {
         event = part.event;
         Member member = part.batch.member;
         event.communicator = member.clique.name;
-        event.operation =
-                part.kind == OperationKind.SEND_RECV
-                        ? (part.sender ? "send" : "recv")
-                        : part.kind.operation();
+        event.operation = part.kind.operation(part.sender);
         event.sequence = part.number;
         event.rank = member.rank;
         event.size = member.clique.size;

@@ -13,7 +13,6 @@ final class HostCall {
     private final Clique clique;
     private final OperationKind kind;
     private final long number;
-    private final long sinceNanos;
 
     /** What each rank gave: color and key, or its send counts. */
     private final long[][] given;
@@ -22,15 +21,10 @@ final class HostCall {
     private final CpuCommunicator[] children;
 
     private final ArrayDeque<Batch> held = new ArrayDeque<>(0);
+    private long sinceNanos;
     private volatile boolean done;
 
-    /**
-     * A new call.
-     *
-     * @param earlier one that must be done first, so that the wait has begun with it, or null
-     */
-    HostCall(Clique clique, OperationKind kind, long number, HostCall earlier) {
-        this.sinceNanos = earlier == null ? System.nanoTime() : earlier.sinceNanos;
+    HostCall(Clique clique, OperationKind kind, long number) {
         this.clique = clique;
         this.kind = kind;
         this.number = number;
@@ -50,6 +44,12 @@ final class HostCall {
         return number;
     }
 
+    /** Nothing before it is open any more: from now on it is waited for. */
+    void startClock() {
+        sinceNanos = System.nanoTime();
+    }
+
+    /** When it became the oldest that is not complete. */
     long sinceNanos() {
         return sinceNanos;
     }

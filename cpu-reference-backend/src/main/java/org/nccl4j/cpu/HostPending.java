@@ -46,7 +46,7 @@ final class HostPending<T> implements Pending<T> {
                                 clique.waiters,
                                 startNanos,
                                 Durations.saturatedNanos(timeout));
-        String name = call.kind().operation() + " #" + call.number();
+        String name = Wording.name(call);
         switch (outcome) {
             case INTERRUPTED ->
                     throw new WaitInterruptedException(

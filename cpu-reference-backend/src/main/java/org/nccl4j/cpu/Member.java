@@ -21,7 +21,7 @@ final class Member {
 
     final long[] nextRecv;
 
-    /** The last host call, if it may still be incomplete. */
+    /** The last host call that it has posted, if that is not complete. */
     HostCall lastHostCall;
 
     boolean closing;
@@ -79,6 +79,12 @@ final class Member {
 
     boolean isIdle() {
         return oldest == null;
+    }
+
+    /** The oldest host call that it has posted and that is not complete, or null. */
+    HostCall openHostCall() {
+        HostCall oldest = clique.hostCalls.peek();
+        return oldest != null && nextNumber > oldest.number() ? oldest : null;
     }
 
     Batch takeBatch() {

@@ -27,8 +27,13 @@ enum OperationKind {
         this.operation = operation;
     }
 
-    /** The method's name in the API. */
+    /** The method's name in the API; of both sides together if it is {@link #SEND_RECV}. */
     String operation() {
         return operation;
+    }
+
+    /** The name of the method that one side called. */
+    String operation(boolean sender) {
+        return this == SEND_RECV ? (sender ? "send" : "recv") : operation;
     }
 }

@@ -165,17 +165,12 @@ final class Scheduler {
             case BATCH -> {
                 Batch batch = (Batch) stream.headSubject();
                 if (batch.cancelled) {
-                    passCancelled(stream, batch);
+                    stream.pass();
                 } else if (--batch.streamsAhead == 0) {
                     start(batch);
                 }
             }
         }
-    }
-
-    private void passCancelled(CpuStream stream, Batch batch) {
-        stream.pass();
-        batch.entriesLeft--;
     }
 
     /** A stream's own copy or fill is over. */
@@ -201,7 +196,6 @@ final class Scheduler {
         int parts = batch.parts.size();
         int streams = batch.streams.size();
         batch.streamsAhead = streams;
-        batch.entriesLeft = streams;
         batch.operationsLeft = parts;
         batch.after = member.lastHostCall;
         member.link(batch);
@@ -256,7 +250,7 @@ final class Scheduler {
         if (batch.member.clique.cause != null) {
             return;
         }
-        if (batch.after != null && !batch.after.isDone()) {
+        if (batch.waitsForHostCall()) {
             batch.after.hold(batch);
             return;
         }
@@ -349,7 +343,11 @@ final class Scheduler {
         long number = member.nextNumber++;
         Match match = clique.collectives().at(number);
         if (match.host == null) {
-            match.host = new HostCall(clique, kind, number, member.lastHostCall);
+            match.host = new HostCall(clique, kind, number);
+            clique.hostCalls.add(match.host);
+            if (clique.hostCalls.peek() == match.host) {
+                match.host.startClock();
+            }
         }
         HostCall call = match.host;
         member.lastHostCall = call;
@@ -377,6 +375,12 @@ final class Scheduler {
     private void finish(Match match, HostCall call) {
         call.finish();
         OperationKind kind = match.first.kind;
+        ArrayDeque<HostCall> open = call.clique().hostCalls;
+        // Each rank posts in order, so that none is complete before those of lower numbers.
+        open.remove();
+        if (!open.isEmpty()) {
+            open.peek().startClock();
+        }
         match.complete = true;
         match.host = null;
         call.clique().collectives().retire();
@@ -463,7 +467,7 @@ final class Scheduler {
         for (int i = 0; i < batch.streams.size(); i++) {
             CpuStream stream = batch.streams.get(i);
             if (stream.headVisited && stream.headSubject() == batch) {
-                passCancelled(stream, batch);
+                stream.pass();
                 touch(stream);
             }
         }

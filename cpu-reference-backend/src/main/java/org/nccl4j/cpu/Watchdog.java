@@ -89,12 +89,10 @@ final class Watchdog {
     }
 
     private void look(Clique clique, long now) {
-        for (Member member : clique.members) {
-            HostCall call = member.lastHostCall;
-            if (call != null && now - call.sinceNanos() >= clique.timeoutNanos) {
-                scheduler.fail(clique, Wording.timeout(call));
-                return;
-            }
+        HostCall call = clique.hostCalls.peek();
+        if (call != null && now - call.sinceNanos() >= clique.timeoutNanos) {
+            scheduler.fail(clique, Wording.timeout(call));
+            return;
         }
         for (Member member : clique.members) {
             for (Batch batch = member.oldest; batch != null; batch = batch.newer) {

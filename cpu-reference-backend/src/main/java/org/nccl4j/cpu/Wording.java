@@ -39,14 +39,15 @@ final class Wording {
                 : "recv #" + number + " from rank " + ~peer;
     }
 
+    /** A host call's name and number. */
+    static String name(HostCall call) {
+        return call.kind().operation() + " #" + call.number();
+    }
+
     /** What a rank called. */
     static String call(Part part) {
         StringBuilder text = new StringBuilder();
-        if (part.kind == OperationKind.SEND_RECV) {
-            text.append(part.sender ? "send" : "recv");
-        } else {
-            text.append(part.kind.operation());
-        }
+        text.append(part.kind.operation(part.sender));
         StringJoiner arguments = new StringJoiner(", ", "(", ")");
         switch (part.kind) {
             case BARRIER, SPLIT, EXCHANGE_COUNTS -> {
@@ -233,7 +234,7 @@ final class Wording {
         Clique clique = call.clique();
         Match match = clique.collectives().at(call.number());
         return new CollectiveTimeoutException(
-                name(match)
+                name(call)
                         + " of communicator '"
                         + clique.name
                         + "' was not done within "
@@ -258,7 +259,7 @@ final class Wording {
             if (batch.streamsAhead > 0) {
                 return "its group does not head all its streams: " + otherStreams(batch);
             }
-            return "it waits for " + batch.after.kind().operation() + " #" + batch.after.number();
+            return "it waits for " + name(batch.member.openHostCall());
         }
         if (part.match.joined) {
             return "all its ranks have joined and its data is still being moved";
@@ -318,13 +319,17 @@ final class Wording {
                                 member.lastEnqueued,
                                 member.lastEnqueuedNumber,
                                 member.lastEnqueuedPeer);
-        if (member.isIdle()) {
-            return last + ", which is complete";
+        StringJoiner waiting = new StringJoiner(" and ", last + " and waits for ", "");
+        waiting.setEmptyValue(last + ", which is complete");
+        if (member.oldest != null && !member.oldest.waitsForHostCall()) {
+            Part part = firstUnfinished(member.oldest);
+            waiting.add(name(part.kind, part.number, part.sender ? part.root : ~part.root));
         }
-        Part waiting = firstUnfinished(member.oldest);
-        return last
-                + " and waits for "
-                + name(waiting.kind, waiting.number, waiting.sender ? waiting.root : ~waiting.root);
+        HostCall call = member.openHostCall();
+        if (call != null) {
+            waiting.add(name(call));
+        }
+        return waiting.toString();
     }
 
     /** Two ranks that send to each other first and receive later wait for each other. */
@@ -333,7 +338,7 @@ final class Wording {
             return "";
         }
         Member peer = batch.member.clique.members[part.root];
-        if (peer.isIdle()) {
+        if (peer.isIdle() || peer.oldest.waitsForHostCall()) {
             return "";
         }
         Part other = firstUnfinished(peer.oldest);

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
+import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -670,11 +671,18 @@ final class FailureTest {
                     .hasMessageStartingWith(
                             "rank 1/2 closed its communicator 'world' before joining send/recv #0"
                                     + " from rank 0 to rank 1");
-            assertThatThrownBy(() -> world.rank(1).barrier(world.stream(1)))
-                    .isInstanceOf(InvalidArgumentException.class)
-                    .hasMessage(
-                            "barrier on rank 1/2 of communicator 'world': it has been closed;"
-                                    + " nothing was enqueued; create a new communicator");
+            DeviceStream stream = world.stream(1);
+            DeviceBuffer buffer = world.zeros(1, 1);
+            String closed =
+                    " on rank 1/2 of communicator 'world': it has been closed; nothing was enqueued;"
+                            + " create a new communicator";
+            assertRefused(() -> world.rank(1).barrier(stream), "barrier" + closed);
+            assertRefused(
+                    () -> world.rank(1).send(buffer, 1, DataType.INT32, 0, stream),
+                    "send" + closed);
+            assertRefused(
+                    () -> world.rank(1).recv(buffer, 1, DataType.INT32, 0, stream),
+                    "recv" + closed);
         }
     }
 
@@ -735,6 +743,33 @@ final class FailureTest {
             assertThat(rank.status()).isInstanceOf(CommunicatorStatus.Aborted.class);
         }
         world.close();
+    }
+
+    @Test
+    void aStreamThatHasThrownAFailureForgetsItsCommunicator() {
+        CpuBackend backend =
+                new CpuBackend(
+                        new ReferenceEngine(),
+                        new CpuDevices(new Scheduler(2, new RecordingLog())));
+        DeviceStream stream = backend.device(0).createStream();
+        WeakReference<Clique> clique = failAndClose(backend, stream);
+        assertThatThrownBy(() -> stream.synchronize(World.LONG))
+                .isInstanceOf(CommunicatorAbortedException.class);
+        Awaitility.await()
+                .atMost(World.LONG)
+                .until(() -> {
+                    System.gc();
+                    return clique.refersTo(null);
+                });
+        assertThat(stream.poll()).isTrue();
+    }
+
+    private static WeakReference<Clique> failAndClose(CpuBackend backend, DeviceStream stream) {
+        List<Communicator> ranks = backend.createLocal(2, CommunicatorConfig.defaults());
+        ranks.get(0).barrier(stream);
+        ranks.get(0).abort(World.LONG);
+        backend.closeAll(ranks);
+        return new WeakReference<>(CpuCommunicator.of("test", ranks.get(0)).member().clique);
     }
 
     @Test

@@ -7,6 +7,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.locks.LockSupport;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
@@ -160,6 +162,81 @@ final class SplitTest {
             assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
                     .isInstanceOf(CollectiveTimeoutException.class);
         }
+    }
+
+    @Test
+    void aRankThatIsAlwaysOneHostCallAheadDoesNotTimeOut() {
+        Duration timeout = Duration.ofMillis(400);
+        try (World world = new World(2, config -> config.withOperationTimeout(timeout))) {
+            long start = System.nanoTime();
+            Pending<long[]> current = world.rank(0).exchangeCounts(new long[] {0, 0});
+            for (int step = 0; System.nanoTime() - start < 3 * timeout.toNanos(); step++) {
+                Pending<long[]> next = world.rank(0).exchangeCounts(new long[] {0, step + 1});
+                LockSupport.parkNanos(Duration.ofMillis(20).toNanos());
+                Pending<long[]> peer = world.rank(1).exchangeCounts(new long[2]);
+                current.await(World.LONG);
+                assertThat(peer.await(World.LONG)).containsExactly(step, 0);
+                current = next;
+            }
+            world.rank(1).exchangeCounts(new long[2]).await(World.LONG);
+            world.assertWorks();
+        }
+    }
+
+    @Test
+    void theOldestOfSeveralHostCallsIsBlamed() {
+        try (World world =
+                new World(2, config -> config.withOperationTimeout(Duration.ofMillis(200)))) {
+            Pending<Optional<Communicator>> split = world.rank(0).split(0, 0);
+            Pending<long[]> counts = world.rank(0).exchangeCounts(new long[2]);
+            String text =
+                    "split #0 of communicator 'world' was not done within 0.2s: rank 0 joined;"
+                            + " rank 1 has not called it and has called nothing; create a new"
+                            + " communicator";
+            for (Pending<?> pending : List.of(split, counts)) {
+                assertThatThrownBy(() -> pending.await(World.LONG))
+                        .isInstanceOf(CollectiveTimeoutException.class)
+                        .hasMessage(text);
+            }
+            assertTable(
+                    world,
+                    """
+                    communicator 'world' failed
+                      rank 0 on device 0: last called exchangeCounts #1 and waits for split #0; last completed nothing
+                      rank 1 on device 1: has called nothing; last completed nothing\
+                    """);
+        }
+    }
+
+    @Test
+    void theLogSaysWhichHostCallsAndOperationsARankWaitsFor() {
+        try (World world =
+                new World(3, config -> config.withOperationTimeout(Duration.ofMillis(200)))) {
+            DeviceBuffer buffer = world.zeros(0, 1);
+            world.rank(0).send(buffer, 1, DataType.INT32, 1, world.stream(0));
+            Pending<long[]> counts = world.rank(0).exchangeCounts(new long[3]);
+            world.rank(1).exchangeCounts(new long[3]);
+            world.rank(1).barrier(world.stream(1));
+            assertThatThrownBy(() -> counts.await(World.LONG))
+                    .isInstanceOf(CollectiveTimeoutException.class);
+            assertTable(
+                    world,
+                    """
+                    communicator 'world' failed
+                      rank 0 on device 0: last called exchangeCounts #0 and waits for send #0 to rank 1 and exchangeCounts #0; last completed nothing
+                      rank 1 on device 1: last called barrier #1 and waits for exchangeCounts #0; last completed nothing
+                      rank 2 on device 2: has called nothing; last completed nothing\
+                    """);
+        }
+    }
+
+    private static void assertTable(World world, String table) {
+        // It is logged after those who wait have been woken.
+        Awaitility.await()
+                .atMost(World.LONG)
+                .until(() -> !world.log.entries(System.Logger.Level.ERROR).isEmpty());
+        assertThat(world.log.entries(System.Logger.Level.ERROR).getFirst().text())
+                .isEqualToNormalizingNewlines(table);
     }
 
     @Test
