@@ -2,6 +2,7 @@ package org.nccl4j.collectives.spi;
 
 import java.time.Duration;
 import java.util.Locale;
+import org.nccl4j.collectives.InvalidArgumentException;
 
 /**
  * Durations for {@link System#nanoTime()} arithmetic and for messages.
@@ -17,8 +18,14 @@ public final class Durations {
      *
      * @param duration any duration
      * @return its nanoseconds
+     * @throws InvalidArgumentException if it is null
      */
     public static long saturatedNanos(Duration duration) {
+        if (duration == null) {
+            throw new InvalidArgumentException(
+                    "the timeout is null; nothing has changed; give a Duration, zero to ask without"
+                            + " waiting");
+        }
         long limit = Long.MAX_VALUE / 4;
         // Within these bounds toNanos() does not overflow.
         if (duration.getSeconds() >= limit / 1_000_000_000) {

@@ -1,9 +1,11 @@
 package org.nccl4j.collectives.spi;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
+import org.nccl4j.collectives.InvalidArgumentException;
 
 final class DurationsTest {
     private static final Duration LONGEST = Duration.ofSeconds(Long.MAX_VALUE, 999_999_999);
@@ -49,6 +51,15 @@ final class DurationsTest {
         }
         Duration last = Duration.ofSeconds(limit.getSeconds() - 1);
         assertThat(Durations.saturatedNanos(last)).isEqualTo(last.toNanos());
+    }
+
+    @Test
+    void nullIsRefused() {
+        assertThatThrownBy(() -> Durations.saturatedNanos(null))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessage(
+                        "the timeout is null; nothing has changed; give a Duration, zero to ask"
+                                + " without waiting");
     }
 
     @Test
