@@ -3,7 +3,9 @@ package org.nccl4j.collectives;
 import java.time.Duration;
 
 /**
- * A mark in a stream, set by {@link DeviceStream#record}.
+ * A mark in a stream, set by {@link DeviceStream#record}. The stream passes it when the work that
+ * was enqueued before it is over: complete, or given up because its communicator failed. A passed
+ * mark is no proof of results; {@link DeviceStream#synchronize} throws the failure.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
