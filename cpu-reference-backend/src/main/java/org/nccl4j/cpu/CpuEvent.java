@@ -77,6 +77,7 @@ final class CpuEvent implements DeviceEvent {
 
     @Override
     public void synchronize(Duration timeout) {
+        long budgetNanos = Durations.saturatedNanos(timeout);
         long startNanos = System.nanoTime();
         if (Thread.currentThread().isInterrupted()) {
             throw interrupted();
@@ -92,13 +93,7 @@ final class CpuEvent implements DeviceEvent {
             waiter = new MarkWaiter(source, ticket);
         }
         Workers.Outcome outcome =
-                scheduler
-                        .workers()
-                        .await(
-                                waiter,
-                                source.waiters,
-                                startNanos,
-                                Durations.saturatedNanos(timeout));
+                scheduler.workers().await(waiter, source.waiters, startNanos, budgetNanos);
         switch (outcome) {
             case OVER -> {}
             case INTERRUPTED -> throw interrupted();
@@ -159,11 +154,6 @@ final class CpuEvent implements DeviceEvent {
         MarkWaiter(CpuStream stream, long ticket) {
             this.stream = stream;
             this.ticket = ticket;
-        }
-
-        @Override
-        boolean isOver() {
-            return seemsOver();
         }
 
         @Override

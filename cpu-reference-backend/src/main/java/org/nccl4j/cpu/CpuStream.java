@@ -256,13 +256,14 @@ final class CpuStream implements DeviceStream {
     @Override
     public void synchronize(Duration timeout) {
         OpenGroup.refuseIfTouched(this);
-        long startNanos = System.nanoTime();
+        long budgetNanos = Durations.saturatedNanos(timeout);
         if (Thread.currentThread().isInterrupted()) {
             throw interrupted();
         }
         if (isEmpty() && !hasFailures && !closed) {
             return;
         }
+        long startNanos = System.nanoTime();
         StreamWaiter waiter;
         synchronized (scheduler) {
             requireOpen("synchronize");
@@ -272,9 +273,7 @@ final class CpuStream implements DeviceStream {
             waiter = new StreamWaiter(enqueued(), failureCount);
         }
         Workers.Outcome outcome =
-                scheduler
-                        .workers()
-                        .await(waiter, waiters, startNanos, Durations.saturatedNanos(timeout));
+                scheduler.workers().await(waiter, waiters, startNanos, budgetNanos);
         synchronized (scheduler) {
             if (failureCount != waiter.failuresBefore) {
                 throw takeFailure(lastFailure);
@@ -430,11 +429,6 @@ final class CpuStream implements DeviceStream {
         StreamWaiter(long ticket, int failuresBefore) {
             this.ticket = ticket;
             this.failuresBefore = failuresBefore;
-        }
-
-        @Override
-        final boolean isOver() {
-            return seemsOver();
         }
 
         @Override

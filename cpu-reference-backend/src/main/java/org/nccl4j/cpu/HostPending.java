@@ -29,11 +29,6 @@ final class HostPending<T> implements Pending<T> {
         Waiter waiter =
                 new Waiter() {
                     @Override
-                    boolean isOver() {
-                        return HostPending.this.isDone();
-                    }
-
-                    @Override
                     boolean seemsOver() {
                         return HostPending.this.isDone();
                     }

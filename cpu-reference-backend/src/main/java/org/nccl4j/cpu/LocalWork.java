@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.cpu.Engine.Progress;
@@ -71,13 +72,27 @@ final class LocalWork extends Work {
     @Override
     Progress advance(int participant) {
         long piece = Math.min(PIECE_BYTES, sizeBytes - movedBytes);
-        if (from == null) {
-            to.asSlice(movedBytes, piece).fill(value);
-        } else {
+        if (from != null) {
             MemorySegment.copy(from, movedBytes, to, movedBytes, piece);
+        } else if (movedBytes > 0) {
+            // More of the same: a slice to be filled would be an object for each piece.
+            MemorySegment.copy(to, 0, to, movedBytes, piece);
+        } else {
+            fillFirst(piece);
         }
         movedBytes += piece;
         return movedBytes == sizeBytes ? Progress.DONE : Progress.ADVANCED;
+    }
+
+    /** Fills the start: what is filled already is copied behind itself until it is enough. */
+    private void fillFirst(long piece) {
+        to.set(ValueLayout.JAVA_BYTE, 0, value);
+        long filled = 1;
+        while (filled < piece) {
+            long more = Math.min(filled, piece - filled);
+            MemorySegment.copy(to, 0, to, filled, more);
+            filled += more;
+        }
     }
 
     @Override
@@ -85,18 +100,16 @@ final class LocalWork extends Work {
 
     @Override
     void broke(int participant, Throwable failure) {
-        synchronized (scheduler()) {
-            stream.remember(
-                    new InvalidArgumentException(
-                            describe()
-                                    + " on "
-                                    + stream
-                                    + " failed: "
-                                    + failure
-                                    + "; keep the memory of both buffers open until the stream is"
-                                    + " synchronized",
-                            failure));
-        }
+        stream.remember(
+                new InvalidArgumentException(
+                        describe()
+                                + " on "
+                                + stream
+                                + " failed: "
+                                + failure
+                                + "; keep the memory of both buffers open until the stream is"
+                                + " synchronized",
+                        failure));
     }
 
     @Override

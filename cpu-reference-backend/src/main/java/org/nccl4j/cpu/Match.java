@@ -5,7 +5,6 @@ import java.util.Arrays;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.MismatchException;
-import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
@@ -174,10 +173,7 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     void broke(int participant, Throwable failure) {
-        RankFailedException cause = Wording.broke(this, participant, failure);
-        synchronized (scheduler()) {
-            scheduler().fail(clique, cause);
-        }
+        scheduler().fail(clique, Wording.broke(this, participant, failure));
     }
 
     @Override

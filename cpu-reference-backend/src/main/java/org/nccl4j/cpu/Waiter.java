@@ -7,12 +7,12 @@ abstract class Waiter extends Chore {
     private final Thread thread = Thread.currentThread();
 
     /** Whether the wait has ended. Asked with the scheduler's lock held. */
-    abstract boolean isOver();
-
-    /** As {@link #isOver} without the lock: only a hint, which may come late. */
-    boolean seemsOver() {
-        return false;
+    boolean isOver() {
+        return seemsOver();
     }
+
+    /** As {@link #isOver}, but without the lock it is only a hint, which may come late. */
+    abstract boolean seemsOver();
 
     @Override
     Chore perform(long budgetBytes) {

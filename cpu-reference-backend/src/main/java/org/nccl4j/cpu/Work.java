@@ -38,7 +38,7 @@ abstract class Work extends Chore {
     private final AtomicInteger unfinished = new AtomicInteger();
     private int participantCount;
 
-    /** Makes it ready for a new life. */
+    /** Makes it ready for a new life. Lock held. */
     final void renew(int newParticipants) {
         if (states.length() < newParticipants) {
             states = new AtomicIntegerArray(newParticipants);
@@ -51,6 +51,7 @@ abstract class Work extends Chore {
         runners = 0;
         open = false;
         complete = false;
+        abandoned = false;
     }
 
     /** The number of parts that can be advanced side by side. */
@@ -102,7 +103,7 @@ abstract class Work extends Chore {
     /** Called once, without the lock, when nobody advances it any more. */
     abstract void end();
 
-    /** Something threw while a participant (or -1: the whole) was being advanced. No lock held. */
+    /** Something threw while a participant (or -1: the whole) was being advanced. Lock held. */
     abstract void broke(int participant, Throwable failure);
 
     /** All participants are done. Lock held. */

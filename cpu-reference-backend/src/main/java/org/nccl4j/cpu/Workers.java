@@ -9,10 +9,29 @@ import org.nccl4j.cpu.Engine.Progress;
 
 /**
  * The threads that move data: a small pool, the threads that wait in {@link #await}, and for small
- * operations the thread that made them ready. No more threads than there are cores run or spin here
- * at one time: a helping waiter takes a worker's place. Runners never wait for one another: one
- * that finds every participant claimed or blocked yields for a while and leaves, unless it is the
- * last.
+ * operations the thread that made them ready. Workers and waiters that run or spin are never more
+ * than there are cores: a helping waiter takes a worker's place. A thread that runs small
+ * operations alone is not counted: it does so instead of returning to its caller. Runners never
+ * wait for one another: one that finds every participant claimed or blocked yields for a while and
+ * leaves, unless it is the last.
+ *
+ * <pre>
+ *   a work      becomes     when
+ *   ready       running     a thread picks it
+ *   running     ready       its last runner leaves before it is done: their waits were over
+ *               complete    a runner finishes its last participant
+ *               given up    it was abandoned, and its last runner leaves
+ *   complete    unused      its last runner leaves
+ *
+ *   a thread    becomes     when
+ *   outside     holding     fewer threads hold a core than there are
+ *               parked      all cores are held
+ *   holding     sharing     it picks a work
+ *               parked      it has yielded {@link #YIELDS} times and found none
+ *               outside     its wait is over (never a worker's)
+ *   sharing     holding     the work is done or has nothing to move, or the wait is over
+ *   parked      outside     it is called, or its time, or a nap of {@link #NAP_NANOS}, is over
+ * </pre>
  *
  * <p>Thread safety: fields are guarded by the scheduler's lock.
  */
@@ -186,6 +205,7 @@ final class Workers {
     Chore runAlone(Work work, long budgetBytes) {
         boolean finished = false;
         int participant = -1;
+        Throwable failure = null;
         try {
             if (!work.abandoned) {
                 work.begin();
@@ -219,10 +239,13 @@ final class Workers {
                 }
             }
         } catch (RuntimeException | Error e) {
-            work.broke(participant, e);
-            finished = true;
+            failure = e;
         }
         synchronized (scheduler) {
+            if (failure != null) {
+                work.broke(participant, failure);
+                finished = true;
+            }
             leave(work, finished);
             return scheduler.takeChores(budgetBytes);
         }
@@ -247,6 +270,7 @@ final class Workers {
             Work work = null;
             boolean parking = false;
             Outcome outcome = null;
+            Chore chores = null;
             long leftNanos = left(startNanos, budgetNanos);
             synchronized (scheduler) {
                 if (waiter.isOver()) {
@@ -270,12 +294,19 @@ final class Workers {
                     holding = false;
                     retire(mayJoin);
                 }
-                if (parking) {
+                if (outcome != null || parking) {
+                    chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                }
+                if (parking && chores == null) {
                     list.add(waiter);
                 }
             }
+            if (chores != null) {
+                // Before it is in the list: a user's logger that waits for a lock of its own would
+                // take the wake-up that is meant for us.
+                perform(chores);
+            }
             if (outcome != null) {
-                performLeftovers();
                 return outcome;
             }
             if (work != null) {
@@ -283,13 +314,14 @@ final class Workers {
                 // It has yielded enough if there was nothing to move.
                 yields = mayJoin ? 0 : YIELDS;
             } else if (parking) {
-                performLeftovers();
-                LockSupport.parkNanos(
-                        scheduler, mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
-                synchronized (scheduler) {
-                    list.remove(waiter);
+                if (chores == null) {
+                    LockSupport.parkNanos(
+                            scheduler, mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
+                    synchronized (scheduler) {
+                        list.remove(waiter);
+                    }
+                    mayJoin = true;
                 }
-                mayJoin = true;
             } else {
                 while (yields < YIELDS && !hasReady && !waiter.seemsOver()) {
                     Thread.yield();
@@ -322,6 +354,7 @@ final class Workers {
         boolean finished = false;
         boolean useful = true;
         int participant = -1;
+        Throwable failure = null;
         try {
             if (!work.open && !work.abandoned) {
                 work.begin();
@@ -387,11 +420,14 @@ final class Workers {
                 work.end();
             }
         } catch (RuntimeException | Error e) {
-            work.broke(participant, e);
-            finished = true;
+            failure = e;
         }
         Chore chores;
         synchronized (scheduler) {
+            if (failure != null) {
+                work.broke(participant, failure);
+                finished = true;
+            }
             leave(work, finished);
             chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
         }
@@ -430,7 +466,8 @@ final class Workers {
                     holding = false;
                     retire(mayJoin);
                 }
-                if (work == null) {
+                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                if (work == null && chores == null) {
                     if (rested) {
                         threads--;
                         return;
@@ -439,12 +476,14 @@ final class Workers {
                     self = new IdleWorker();
                     idle.add(self);
                 }
-                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
             }
+            // Before it is idle: as in await, a chore may take a wake-up that is meant for us.
             perform(chores);
             if (work != null) {
                 mayJoin = share(work, null, 0, 0);
                 rested = false;
+            }
+            if (self == null) {
                 continue;
             }
             LockSupport.parkNanos(scheduler, mayJoin ? IDLE_NANOS : NAP_NANOS);
@@ -459,7 +498,7 @@ final class Workers {
     /** A worker that waits for a call. */
     private static final class IdleWorker extends Waiter {
         @Override
-        boolean isOver() {
+        boolean seemsOver() {
             return false;
         }
     }

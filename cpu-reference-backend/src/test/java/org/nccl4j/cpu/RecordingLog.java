@@ -7,7 +7,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 
 /** Keeps what is logged. Thread safety: any thread may log and read. */
 final class RecordingLog implements System.Logger {
-    record Entry(Level level, String text, Throwable thrown) {}
+    record Entry(Level level, String text, Throwable thrown, Thread thread) {}
 
     private final List<Entry> entries = new CopyOnWriteArrayList<>();
 
@@ -31,11 +31,13 @@ final class RecordingLog implements System.Logger {
 
     @Override
     public void log(Level level, ResourceBundle bundle, String text, Throwable thrown) {
-        entries.add(new Entry(level, text, thrown));
+        entries.add(new Entry(level, text, thrown, Thread.currentThread()));
     }
 
     @Override
     public void log(Level level, ResourceBundle bundle, String format, Object... values) {
-        entries.add(new Entry(level, MessageFormat.format(format, values), null));
+        entries.add(
+                new Entry(
+                        level, MessageFormat.format(format, values), null, Thread.currentThread()));
     }
 }

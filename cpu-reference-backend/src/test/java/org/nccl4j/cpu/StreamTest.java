@@ -4,7 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
@@ -12,6 +14,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Device;
@@ -64,6 +68,19 @@ final class StreamTest {
             assertThat(World.toArray(copy)).containsOnly(0x03030303);
             assertThat(World.toArray(buffers[1])).containsOnly(0x03030303);
             assertThat(World.toArray(buffers[0])).containsOnly(0x09090909);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 3, 4096, (256 << 10) + 1, (1 << 20) + 5})
+    void fillWritesEveryByteAndNoOther(int sizeBytes) {
+        try (World world = new World(1)) {
+            DeviceBuffer buffer = world.rank(0).device().allocate(sizeBytes + 2);
+            world.stream(0).fill(buffer.slice(1, sizeBytes), (byte) 0x5a);
+            world.synchronize();
+            byte[] expected = new byte[sizeBytes + 2];
+            Arrays.fill(expected, 1, sizeBytes + 1, (byte) 0x5a);
+            assertThat(buffer.hostSegment().toArray(ValueLayout.JAVA_BYTE)).isEqualTo(expected);
         }
     }
 

@@ -9,12 +9,16 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.CollectiveTimeoutException;
@@ -220,6 +224,77 @@ final class WorkersTest {
         } catch (CollectiveTimeoutException e) {
             assertThat(e).hasMessageContaining("rank 1 has not called it");
         }
+    }
+
+    @Test
+    @Timeout(60)
+    void aChoreThatTakesTheWakeUpOfItsThreadLetsItGoOn() {
+        Scheduler scheduler = new Scheduler(2, new RecordingLog());
+        WaitList list = new WaitList();
+        AtomicBoolean over = new AtomicBoolean();
+        Waiter waiter =
+                new Waiter() {
+                    @Override
+                    boolean seemsOver() {
+                        return over.get();
+                    }
+                };
+        // As a logger with a lock of its own: what is waited for happens meanwhile, and the
+        // thread uses its permit up.
+        Chore logging =
+                new Chore() {
+                    @Override
+                    Chore perform(long budgetBytes) {
+                        Chore chores;
+                        synchronized (scheduler) {
+                            over.set(true);
+                            list.wake(scheduler);
+                            chores = scheduler.takeChores(0);
+                        }
+                        scheduler.workers().perform(chores);
+                        LockSupport.parkNanos(1);
+                        return null;
+                    }
+                };
+        synchronized (scheduler) {
+            scheduler.defer(logging);
+        }
+        long startNanos = System.nanoTime();
+        Workers.Outcome outcome =
+                scheduler.workers().await(waiter, list, startNanos, TimeUnit.SECONDS.toNanos(30));
+        assertThat(outcome).isEqualTo(Workers.Outcome.OVER);
+        assertThat(Duration.ofNanos(System.nanoTime() - startNanos))
+                .isLessThan(Duration.ofSeconds(10));
+    }
+
+    @Test
+    @Timeout(60)
+    void theFailureOfAnEngineIsLoggedByTheThreadThatMetIt() {
+        AtomicReference<Thread> thrower = new AtomicReference<>();
+        Engine engine =
+                new HookedEngine((operation, participant) -> {
+                    thrower.set(Thread.currentThread());
+                    throw new IllegalStateException("broken on purpose");
+                });
+        try (World world = new World(2, 2, engine, config -> config)) {
+            world.rank(0).barrier(world.stream(0));
+            world.rank(1).barrier(world.stream(1));
+            assertThat(world.log.entries(System.Logger.Level.ERROR))
+                    .singleElement()
+                    .satisfies(entry -> assertThat(entry.thread()).isSameAs(thrower.get()));
+        }
+    }
+
+    @Test
+    void aWorkThatIsUsedAgainIsNoLongerAbandoned() {
+        Scheduler scheduler = new Scheduler(2, new RecordingLog());
+        CpuDevice device = new CpuDevices(scheduler).device(0);
+        LocalWork work = new LocalWork((CpuStream) device.createStream());
+        synchronized (scheduler) {
+            work.abandoned = true;
+            work.renew(1);
+        }
+        assertThat(work.abandoned).isFalse();
     }
 
     @Test
