@@ -1,9 +1,10 @@
 package org.nccl4j.cpu;
 
 /**
- * The textbook's cost of the algorithms, for the published cases about times: each step takes alpha, each byte on a link 1/beta; what
- * goes over different links at the same time costs once. Sizes are those of the full buffer of n
- * ranks. Units are decimal: 1 GB/s is 1000 bytes per microsecond.
+ * The textbook's cost of the algorithms, for the published cases about times: each step takes
+ * alpha, each byte on a link 1/beta; what goes over different links at the same time costs once.
+ * Sizes are those of the full buffer of n ranks. Units are decimal: 1 GB/s is 1000 bytes per
+ * microsecond.
  *
  * <p>Thread safety: immutable.
  *

@@ -1,8 +1,9 @@
 package org.nccl4j.cpu;
 
 /**
- * Broadcast over a binomial tree, for the published cases about trees: in round s every rank that already has the data, of which there
- * are 2^s, sends it to the rank 2^s further on from the root, if there is one.
+ * Broadcast over a binomial tree, for the published cases about trees: in round s every rank that
+ * already has the data, of which there are 2^s, sends it to the rank 2^s further on from the root,
+ * if there is one.
  *
  * <p>Thread safety: immutable.
  *
