@@ -15,6 +15,7 @@ import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
 import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.LibraryUnavailableException;
 
 /**
  * The {@code bench} command.
@@ -99,7 +100,19 @@ public final class Bench {
     }
 
     private static Backend backend(String name) {
-        return name.equals(BenchOptions.AUTO) ? Backends.preferred() : Backends.named(name);
+        if (name.equals(BenchOptions.AUTO)) {
+            return Backends.preferred();
+        }
+        List<String> installed = Backends.installed().stream().map(Backend::name).sorted().toList();
+        if (!installed.contains(name)) {
+            throw new LibraryUnavailableException(
+                    "--backend "
+                            + name
+                            + ": this bench has "
+                            + String.join(", ", installed)
+                            + " and no other backend; name one of these, or leave the option out");
+        }
+        return Backends.named(name);
     }
 
     /**
@@ -113,9 +126,15 @@ public final class Bench {
         } catch (CollectiveException unavailable) {
             console.err("bench: " + unavailable.getMessage());
             return ExitCode.UNSUPPORTED;
-        } catch (UncheckedIOException closed) {
-            // Nobody reads on: there is nobody to tell.
-            return ExitCode.OUTPUT_CLOSED;
+        } catch (UncheckedIOException failed) {
+            if (Console.isReaderGone(failed)) {
+                // Nobody reads on: there is nobody to tell.
+                return ExitCode.OUTPUT_CLOSED;
+            }
+            console.err(
+                    "bench: standard output cannot be written, the rest of the table is lost: "
+                            + failed.getCause().getMessage());
+            return ExitCode.INTERNAL;
         } catch (RuntimeException | Error unexpected) {
             StringWriter trace = new StringWriter();
             unexpected.printStackTrace(new PrintWriter(trace));

@@ -172,6 +172,9 @@ final class BenchRun {
             case CollectiveTimeoutException timeout -> {
                 int seconds = options.timing().timeoutSeconds();
                 int shown = seconds > 0 ? seconds : (int) config.operationTimeout().toSeconds();
+                if (seconds > 0) {
+                    console.err("bench: raise -T " + seconds + " if it is only slow");
+                }
                 failures.timedOut(shown, at);
                 yield ExitCode.TIMEOUT;
             }

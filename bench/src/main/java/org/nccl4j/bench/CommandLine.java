@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.Function;
+import java.util.stream.Stream;
 
 /**
  * From the words of a command line to {@link BenchOptions}, or to the end of the run. Messages
@@ -44,6 +45,8 @@ final class CommandLine {
     private OptionalInt gpusPerThread = OptionalInt.empty();
     private long minBytes = 32L << 20;
     private long maxBytes = 32L << 20;
+    private Optional<String> minTyped = Optional.empty();
+    private Optional<String> maxTyped = Optional.empty();
     private long stepBytes = 1L << 20;
     private int stepFactor = 1;
     private boolean stepGiven;
@@ -121,7 +124,9 @@ final class CommandLine {
                     + ". See --help.";
         }
         List<String> names =
-                Arrays.stream(Program.values()).flatMap(p -> p.acceptedNames().stream()).toList();
+                Arrays.stream(Program.values())
+                        .flatMap(p -> Stream.of(p.label(), p.executable()))
+                        .toList();
         List<String> near =
                 Nearest.to(word, names).stream()
                         .map(name -> Program.named(name).orElseThrow().label())
@@ -133,7 +138,7 @@ final class CommandLine {
                 + Nearest.question(near)
                 + " Programs: "
                 + programs
-                + ".";
+                + ". See --help.";
     }
 
     private Outcome interpret() {
@@ -182,8 +187,14 @@ final class CommandLine {
         switch (flag) {
             case THREADS -> threads = integer(flag, value);
             case GPUS -> gpusPerThread = OptionalInt.of(integer(flag, value));
-            case MIN_BYTES -> minBytes = size(flag, "minbytes", value);
-            case MAX_BYTES -> maxBytes = size(flag, "maxbytes", value);
+            case MIN_BYTES -> {
+                minBytes = size(flag, "minbytes", value);
+                minTyped = Optional.of(value);
+            }
+            case MAX_BYTES -> {
+                maxBytes = size(flag, "maxbytes", value);
+                maxTyped = Optional.of(value);
+            }
             case STEP_BYTES -> {
                 stepBytes = size(flag, "stepBytes", value);
                 stepGiven = true;
@@ -209,8 +220,7 @@ final class CommandLine {
             case REPORT_TIMESTAMPS -> timestamps = integer(flag, value) != 0;
             case OUTPUT_FILE -> jsonFile = jsonFile(value);
             case AVERAGE -> average = average(value);
-            case LOCAL_REGISTER ->
-                    ignored(flag, "buffer registration", integer(flag, value) != 0);
+            case LOCAL_REGISTER -> ignored(flag, "buffer registration", integer(flag, value) != 0);
             case CTA_POLICY -> ignored(flag, "CTA policy", integer(flag, value) >= 0);
             case DEVICE_IMPLEMENTATION ->
                     ignored(flag, "device implementation", integer(flag, value) != 0);
@@ -363,8 +373,20 @@ final class CommandLine {
     /** The checks after parsing, in nccl-tests' order; ours come right behind the first. */
     private void check() throws Refusal {
         if (minBytes > maxBytes) {
+            String line =
+                    "invalid sizes for 'minbytes' and 'maxbytes': " + minBytes + " > " + maxBytes;
+            if (minTyped.isPresent() && maxTyped.isPresent()) {
+                throw new Refusal(line);
+            }
+            console.err(line);
             throw new Refusal(
-                    "invalid sizes for 'minbytes' and 'maxbytes': " + minBytes + " > " + maxBytes);
+                    minTyped.isEmpty()
+                            ? "bench: -b is 32M unless given; give -b as well, "
+                                    + maxTyped.orElseThrow()
+                                    + " or less"
+                            : "bench: -e is 32M unless given; give -e as well, "
+                                    + minTyped.orElseThrow()
+                                    + " or more");
         }
         if (!stepGiven) {
             stepFactor = 2;

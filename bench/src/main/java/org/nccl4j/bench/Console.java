@@ -4,9 +4,11 @@ import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Locale;
 
 /**
  * The two output streams. Standard output carries nccl-tests' lines and nothing else; all else goes
@@ -16,36 +18,50 @@ import java.nio.charset.StandardCharsets;
  */
 final class Console {
 
-    private final PrintStream out;
+    private final OutputStream out;
     private final PrintStream err;
 
-    Console(PrintStream out, PrintStream err) {
+    Console(OutputStream out, PrintStream err) {
         this.out = out;
         this.err = err;
     }
 
     /** The process's own streams, in UTF-8 whatever the locale. */
     static Console standard() {
-        return new Console(stream(FileDescriptor.out), stream(FileDescriptor.err));
-    }
-
-    private static PrintStream stream(FileDescriptor descriptor) {
-        FileOutputStream raw = new FileOutputStream(descriptor);
-        return new PrintStream(new BufferedOutputStream(raw), false, StandardCharsets.UTF_8);
+        return new Console(
+                new FileOutputStream(FileDescriptor.out),
+                new PrintStream(
+                        new BufferedOutputStream(new FileOutputStream(FileDescriptor.err)),
+                        false,
+                        StandardCharsets.UTF_8));
     }
 
     /**
      * Writes one line to standard output.
      *
-     * @throws UncheckedIOException if standard output is closed: an endless run whose reader went
-     *     away must end
+     * @throws UncheckedIOException if it cannot be written: an endless run whose reader went away
+     *     must end, see {@link #isReaderGone}
      */
     void out(String line) {
-        out.print(line + "\n");
-        if (out.checkError()) {
-            throw new UncheckedIOException(
-                    new IOException("standard output was closed; the rest of the table is lost"));
+        byte[] bytes = (line + "\n").getBytes(StandardCharsets.UTF_8);
+        try {
+            synchronized (out) {
+                out.write(bytes);
+                out.flush();
+            }
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
         }
+    }
+
+    /**
+     * Whether standard output was a pipe whose reader went away, so that nobody misses the rest; a
+     * full disk is not. Only the system's text tells them apart; in a language that this does not
+     * know the user is told, which does no harm.
+     */
+    static boolean isReaderGone(UncheckedIOException failed) {
+        String reason = String.valueOf(failed.getCause().getMessage());
+        return reason.toLowerCase(Locale.ROOT).contains("broken pipe");
     }
 
     /** Writes one line to standard error. A closed standard error is of no consequence. */

@@ -4,8 +4,8 @@ package org.nccl4j.bench;
 enum ExitCode {
     /** The run succeeded, or help was asked for. */
     OK(0, "success, or help"),
-    /** An error of the benchmark itself, for example an unusable alltoallv matrix. */
-    INTERNAL(1, "internal error, or unusable alltoallv traffic"),
+    /** An error of the benchmark itself, an unusable alltoallv matrix, a full disk. */
+    INTERNAL(1, "internal error, unusable alltoallv traffic, or standard output is full"),
     /** A CUDA call failed. */
     CUDA(2, "a CUDA call failed"),
     /** The backend refused or failed an operation. */
@@ -21,7 +21,7 @@ enum ExitCode {
     /** Interrupted by Ctrl-C. */
     INTERRUPTED(130, "interrupted (Ctrl-C)"),
     /** Standard output was closed, say by {@code head}: what SIGPIPE gives a program in C. */
-    OUTPUT_CLOSED(141, "standard output was closed"),
+    OUTPUT_CLOSED(141, "the reader of standard output went away"),
     /** The command line was refused. */
     ARGUMENTS(255, "the command line was refused");
 

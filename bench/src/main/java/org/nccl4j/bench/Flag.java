@@ -46,7 +46,7 @@ enum Flag {
     PER_ITER_TIMING('I', "per_iter_timing", "0/1 time each iteration", "0"),
     PER_ITER_SKIP('K', "per_iter_skip", "samples left out of the summary of -I", "0"),
     HELP('h', "help", "", ""),
-    BACKEND((char) 0, "backend", "cpu/nccl/auto", "auto"),
+    BACKEND((char) 0, "backend", "cpu/auto/nccl (not in this version)", "auto"),
     TRACE((char) 0, "trace", "file for every step of the reference engine, as JSON lines", "none");
 
     /** The letter of an option that has none. */

@@ -21,8 +21,11 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
     /** The widest element, by which -u shifts at most. */
     private static final long WIDEST_BYTES = 8;
 
-    /** What stays free on a device: backends keep queues and pieces in flight besides. */
+    /** What stays free on a large device: backends keep queues and pieces in flight besides. */
     private static final long RESERVE_BYTES = 32L << 20;
+
+    /** The part that stays free on a small one, such as a small share of one machine's memory. */
+    private static final int RESERVE_PART = 8;
 
     /** The bytes of one buffer. */
     long bufferBytes() {
@@ -47,10 +50,11 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
                 BigInteger.valueOf(sweep.maxBytes())
                         .add(BigInteger.valueOf(shiftBytes()))
                         .multiply(BigInteger.valueOf(BUFFERS));
-        if (neededBytes.compareTo(BigInteger.valueOf(availableBytes - RESERVE_BYTES)) <= 0) {
+        long reserveBytes = Math.min(RESERVE_BYTES, availableBytes / RESERVE_PART);
+        if (neededBytes.compareTo(BigInteger.valueOf(availableBytes - reserveBytes)) <= 0) {
             return Optional.empty();
         }
-        long fitting = (availableBytes - RESERVE_BYTES) / BUFFERS - shiftBytes();
+        long fitting = (availableBytes - reserveBytes) / BUFFERS - shiftBytes();
         String advice =
                 fitting < Math.max(1, sweep.minBytes())
                         ? "not even -b " + sweep.minBytes() + " fits: use fewer devices (-g, -t)"
@@ -58,13 +62,14 @@ record MemoryNeed(BenchOptions.Sweep sweep, int unalignElements, List<Device> de
         return Optional.of(
                 String.format(
                         Locale.ROOT,
-                        "bench: -e %d needs %d bytes (%d buffers) on each device and %d are available"
-                                + " there, %d of which stay in reserve; %s",
+                        "bench: -e %d needs %d bytes on each of %d devices (%d buffers of a rank);"
+                                + " %d are free there, and %d of them stay in reserve; %s",
                         sweep.maxBytes(),
                         neededBytes,
+                        devices.size(),
                         BUFFERS,
                         availableBytes,
-                        RESERVE_BYTES,
+                        reserveBytes,
                         advice));
     }
 

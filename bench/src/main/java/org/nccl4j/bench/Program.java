@@ -2,10 +2,9 @@ package org.nccl4j.bench;
 
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
-import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
@@ -133,17 +132,18 @@ enum Program {
     }
 
     /**
-     * The program of that name: nccl-tests' name with or without underscores, with or without
-     * {@code _perf}.
+     * The program of that name: nccl-tests' name with or without {@code _perf}, in either case,
+     * with or without underscores or dashes between its words.
      */
     static Optional<Program> named(String word) {
-        return Arrays.stream(values()).filter(p -> p.acceptedNames().contains(word)).findFirst();
+        String plain = plain(word);
+        return Arrays.stream(values())
+                .filter(p -> plain.equals(plain(p.label)) || plain.equals(plain(p.executable())))
+                .findFirst();
     }
 
-    /** Every accepted spelling, the canonical one first. */
-    Set<String> acceptedNames() {
-        String joined = label.replace("_", "");
-        return new LinkedHashSet<>(List.of(label, joined, executable(), joined + SUFFIX));
+    private static String plain(String word) {
+        return word.toLowerCase(Locale.ROOT).replace("_", "").replace("-", "");
     }
 
     /**

@@ -633,28 +633,41 @@ final class BenchTest {
     }
 
     @Test
-    void aClosedStandardOutputEndsTheRunQuietly() {
-        RunningBench running = RunningBench.idle();
-        PrintStream closed =
-                new PrintStream(
-                        new OutputStream() {
-                            private int lines;
+    void aReaderThatLeavesEndsTheRunQuietly() {
+        CapturedConsole captured = new CapturedConsole();
+        assertThat(withOutputThatBreaks("Broken pipe", captured)).isEqualTo(ExitCode.OUTPUT_CLOSED);
+        assertThat(captured.err()).isEmpty();
+    }
 
-                            @Override
-                            public void write(int b) throws IOException {
-                                lines += b == '\n' ? 1 : 0;
-                                if (lines > 12) {
-                                    throw new IOException("Broken pipe");
-                                }
-                            }
-                        },
-                        true,
-                        StandardCharsets.UTF_8);
-        Console console = new Console(closed, System.err);
-        ExitCode code =
-                running.bench(console)
-                        .run(List.of("all_reduce", "-g", "2", "-b", "64", "-e", "64", "-N", "0"));
-        assertThat(code).isEqualTo(ExitCode.OUTPUT_CLOSED);
+    @Test
+    void aFullDiskEndsTheRunAloud() {
+        CapturedConsole captured = new CapturedConsole();
+        assertThat(withOutputThatBreaks("No space left on device", captured))
+                .isEqualTo(ExitCode.INTERNAL);
+        assertThat(captured.err())
+                .isEqualTo(
+                        "bench: standard output cannot be written, the rest of the table is lost:"
+                                + " No space left on device\n");
+    }
+
+    /** An endless run whose standard output fails behind its header. */
+    private static ExitCode withOutputThatBreaks(String reason, CapturedConsole captured) {
+        OutputStream breaking =
+                new OutputStream() {
+                    private int lines;
+
+                    @Override
+                    public void write(int b) throws IOException {
+                        lines += b == '\n' ? 1 : 0;
+                        if (lines > 12) {
+                            throw new IOException(reason);
+                        }
+                    }
+                };
+        Console console = new Console(breaking, captured.errStream());
+        return RunningBench.idle()
+                .bench(console)
+                .run(List.of("all_reduce", "-g", "2", "-b", "64", "-e", "64", "-N", "0"));
     }
 
     private static Console counting(CapturedConsole captured, CountDownLatch lines) {

@@ -20,6 +20,11 @@ final class CapturedConsole {
         return console;
     }
 
+    /** Where standard error is captured, for a console with another standard output. */
+    PrintStream errStream() {
+        return stream(err);
+    }
+
     /** A byte for standard output, from a stream in between. */
     void write(int b) {
         out.write(b);

@@ -88,8 +88,7 @@ final class CommandLineTest {
                 .startsWith("reduce_perf", "-t", "2")
                 .endsWith("--trace", "t");
         assertThat(options.sweep()).isEqualTo(new BenchOptions.Sweep(1024, 1 << 20, 4096, 4, 8));
-        assertThat(options.layout())
-                .isEqualTo(new BenchOptions.Layout(2, OptionalInt.of(3), true));
+        assertThat(options.layout()).isEqualTo(new BenchOptions.Layout(2, OptionalInt.of(3), true));
         assertThat(options.timing())
                 .isEqualTo(new BenchOptions.Timing(5, 6, 7, 2, 9, 0, TimeAverage.MAX, true, 4));
         assertThat(options.work())
@@ -239,10 +238,16 @@ final class CommandLineTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"-b 64M", "-e 16M"})
-    void oneEndAloneCanPassTheOther(String sizes) {
+    @CsvSource({
+        "-b 64M, '-e is 32M unless given; give -e as well, 64M or more'",
+        "-e 16M, '-b is 32M unless given; give -b as well, 16M or less'"
+    })
+    void oneEndAloneCanPassTheOther(String sizes, String advice) {
         assertThat(exit("all_reduce " + sizes)).isEqualTo(ExitCode.ARGUMENTS);
-        assertThat(captured.err()).startsWith("invalid sizes for 'minbytes' and 'maxbytes': ");
+        assertThat(captured.errLines()).hasSize(2);
+        assertThat(captured.err())
+                .startsWith("invalid sizes for 'minbytes' and 'maxbytes': ")
+                .endsWith("\nbench: " + advice + "\n");
     }
 
     /** Suffixes that nccl-tests does not know, signs and words. */
@@ -460,18 +465,18 @@ final class CommandLineTest {
 
     @ParameterizedTest
     @CsvSource({
-        "all_to_all, alltoall",
         "allreduc, all_reduce",
         "all_redcue_perf, all_reduce",
         "reducescater, reduce_scatter",
         "bcast, broadcast",
-        "send_recv, sendrecv",
+        "sendrec, sendrecv",
     })
     void anUnknownProgramNamesTheNearest(String word, String suggestion) {
         assertThat(exit(word)).isEqualTo(ExitCode.ARGUMENTS);
         assertThat(captured.err())
                 .startsWith("bench: unknown program '" + word + "'. Did you mean " + suggestion)
-                .contains("Programs: all_reduce all_gather");
+                .contains("Programs: all_reduce all_gather")
+                .endsWith(". See --help.\n");
         assertThat(captured.out()).isEmpty();
     }
 

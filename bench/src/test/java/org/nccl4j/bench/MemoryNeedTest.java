@@ -37,12 +37,23 @@ final class MemoryNeedTest {
     }
 
     @Test
+    void theReserveOfASmallDeviceIsAnEighth() {
+        assertThat(need(1, 7000, 0, 16_000).refusal()).isEmpty();
+        assertThat(need(1, 7001, 0, 16_000).refusal().orElseThrow())
+                .endsWith(
+                        "16000 are free there, and 2000 of them stay in reserve;"
+                                + " the largest that fits is -e 7000");
+        assertThat(need(1, 1, 0, 0).refusal().orElseThrow())
+                .endsWith("not even -b 1 fits: use fewer devices (-g, -t)");
+    }
+
+    @Test
     void aRefusalHoldsTheNumbersAndWhatFits() {
         assertThat(need(1024, 4 * GIB, 0, 3 * GIB, 5 * GIB).refusal())
                 .contains(
-                        "bench: -e 4294967296 needs 8589934592 bytes (2 buffers) on each device"
-                                + " and 3221225472 are available there, 33554432 of which stay in"
-                                + " reserve; the largest that fits is -e 1520M");
+                        "bench: -e 4294967296 needs 8589934592 bytes on each of 2 devices (2"
+                                + " buffers of a rank); 3221225472 are free there, and 33554432 of"
+                                + " them stay in reserve; the largest that fits is -e 1520M");
         assertThat(need(1520L << 20, 4 * GIB, 0, 3 * GIB).refusal().orElseThrow())
                 .endsWith("-e 1520M");
         // Rounded down it would be below -b.

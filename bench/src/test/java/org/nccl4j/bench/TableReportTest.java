@@ -324,9 +324,7 @@ final class TableReportTest {
                     }
                 };
         Console console =
-                new Console(
-                        new PrintStream(closed, false, StandardCharsets.UTF_8),
-                        new PrintStream(closed, false, StandardCharsets.UTF_8));
+                new Console(closed, new PrintStream(closed, false, StandardCharsets.UTF_8));
         TableReport table = new TableReport(console, options("all_reduce"));
         assertThatThrownBy(table::columns).isInstanceOf(UncheckedIOException.class);
         console.err("a note that nobody can read any more");

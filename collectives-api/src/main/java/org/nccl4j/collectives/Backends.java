@@ -97,8 +97,8 @@ public final class Backends {
         }
         throw new LibraryUnavailableException(
                 refusals.isEmpty()
-                        ? "no backend is installed; add the jar of nccl-backend or of"
-                                + " cpu-reference-backend to the module or class path"
+                        ? "no backend is installed; add a backend's jar, such as that of"
+                                + " nccl4j-cpu-reference-backend, to the module or class path"
                         : "no backend is available: " + String.join("; ", refusals));
     }
 

@@ -124,8 +124,8 @@ final class BackendsTest {
         assertThatThrownBy(() -> Backends.preferred(List.of(), log))
                 .isInstanceOf(LibraryUnavailableException.class)
                 .hasMessage(
-                        "no backend is installed; add the jar of nccl-backend or of"
-                                + " cpu-reference-backend to the module or class path");
+                        "no backend is installed; add a backend's jar, such as that of"
+                                + " nccl4j-cpu-reference-backend, to the module or class path");
         assertThat(log.lines).isEmpty();
     }
 

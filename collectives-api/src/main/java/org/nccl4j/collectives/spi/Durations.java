@@ -1,6 +1,7 @@
 package org.nccl4j.collectives.spi;
 
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.Locale;
 import org.nccl4j.collectives.InvalidArgumentException;
 
@@ -10,6 +11,8 @@ import org.nccl4j.collectives.InvalidArgumentException;
  * <p>Thread safety: all methods may be called from any thread.
  */
 public final class Durations {
+    private static final Duration ROUNDED_FROM = Duration.ofMillis(10);
+
     private Durations() {}
 
     /**
@@ -40,10 +43,15 @@ public final class Durations {
     /**
      * A duration for messages.
      *
-     * @param duration any duration
+     * @param duration any duration; from 10 ms on it is rounded to milliseconds, because what is
+     *     left of a deadline is rarely a round number
      * @return hours, minutes and seconds, such as {@code 10m} or {@code 0.2s}
      */
     public static String text(Duration duration) {
-        return duration.toString().substring(2).toLowerCase(Locale.ROOT);
+        Duration shown = duration;
+        if (duration.compareTo(ROUNDED_FROM) >= 0 && duration.getSeconds() < Long.MAX_VALUE) {
+            shown = duration.plusNanos(500_000).truncatedTo(ChronoUnit.MILLIS);
+        }
+        return shown.toString().substring(2).toLowerCase(Locale.ROOT);
     }
 }

@@ -68,5 +68,8 @@ final class DurationsTest {
         assertThat(Durations.text(Duration.ofMillis(1200))).isEqualTo("1.2s");
         assertThat(Durations.text(Duration.ofHours(26).plusSeconds(1))).isEqualTo("26h1s");
         assertThat(Durations.text(Duration.ZERO)).isEqualTo("0s");
+        assertThat(Durations.text(Duration.ofNanos(999_967_943))).isEqualTo("1s");
+        assertThat(Durations.text(Duration.ofNanos(1_500))).isEqualTo("0.0000015s");
+        assertThat(Durations.text(LONGEST)).endsWith("h30m7.999999999s");
     }
 }
