@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
+import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -178,9 +179,11 @@ public interface Backend {
      *     fails
      */
     default void synchronizeAll(List<DeviceStream> streams, Duration timeout) {
+        ArgumentChecks.given("synchronizeAll", "list of streams", streams);
         long start = System.nanoTime();
         long budgetNanos = Durations.saturatedNanos(timeout);
         for (DeviceStream stream : streams) {
+            ArgumentChecks.given("synchronizeAll", "stream", stream);
             stream.synchronize(
                     Duration.ofNanos(Math.max(0, budgetNanos - (System.nanoTime() - start))));
         }

@@ -27,6 +27,7 @@ import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Roster;
 
 /**
@@ -108,6 +109,7 @@ public final class CpuBackend implements Backend {
 
     @Override
     public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
+        ArgumentChecks.given("createLocal", "configuration", config);
         if (ranks < 1 || ranks > CpuDevices.LIMIT) {
             throw new InvalidArgumentException(
                     "createLocal: " + ranks + " ranks, must be 1 to " + CpuDevices.LIMIT);
@@ -142,6 +144,8 @@ public final class CpuBackend implements Backend {
 
     @Override
     public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
+        ArgumentChecks.given("create", "bootstrap", bootstrap);
+        ArgumentChecks.given("create", "configuration", config);
         if (size < 1 || size > CpuDevices.LIMIT || rank < 0 || rank >= size) {
             throw new InvalidArgumentException(
                     "create of communicator '"
@@ -194,6 +198,8 @@ public final class CpuBackend implements Backend {
     public Pending<List<Optional<Communicator>>> split(
             List<Communicator> communicators, int[] colors, int[] keys) {
         List<CpuCommunicator> ranks = ranksOfOne("split", communicators);
+        ArgumentChecks.given("split", "array of colors", colors);
+        ArgumentChecks.given("split", "array of keys", keys);
         if (colors.length != ranks.size() || keys.length != ranks.size()) {
             throw new InvalidArgumentException(
                     "split: "
@@ -226,6 +232,7 @@ public final class CpuBackend implements Backend {
     public Pending<long[][]> exchangeCounts(
             List<Communicator> communicators, long[][] sendCountsElements) {
         List<CpuCommunicator> ranks = ranksOfOne("exchangeCounts", communicators);
+        ArgumentChecks.given("exchangeCounts", "array of counts", sendCountsElements);
         if (sendCountsElements.length != ranks.size()) {
             throw new InvalidArgumentException(
                     "exchangeCounts: "
@@ -259,6 +266,7 @@ public final class CpuBackend implements Backend {
     /** Different ranks of one communicator, or a refusal. */
     private static List<CpuCommunicator> ranksOfOne(
             String operation, List<Communicator> communicators) {
+        ArgumentChecks.given(operation, "list of communicators", communicators);
         List<CpuCommunicator> ranks = new ArrayList<>();
         for (Communicator communicator : communicators) {
             CpuCommunicator mine = CpuCommunicator.of(operation, communicator);
@@ -286,6 +294,7 @@ public final class CpuBackend implements Backend {
 
     @Override
     public void closeAll(List<Communicator> communicators) {
+        ArgumentChecks.given("closeAll", "list of communicators", communicators);
         List<CpuCommunicator> mine = new ArrayList<>();
         for (Communicator communicator : communicators) {
             CpuCommunicator each = CpuCommunicator.of("closeAll", communicator);

@@ -293,6 +293,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
 
     @Override
     public void abort(Duration timeout) {
+        long budgetNanos = Durations.saturatedNanos(timeout);
         long startNanos = System.nanoTime();
         Chore chores;
         synchronized (scheduler) {
@@ -308,7 +309,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             chores = scheduler.takeChores(0);
         }
         scheduler.workers().perform(chores);
-        awaitAbort(startNanos, Durations.saturatedNanos(timeout), Durations.text(timeout));
+        awaitAbort(startNanos, budgetNanos, Durations.text(timeout));
     }
 
     private void awaitAbort(long startNanos, long budgetNanos, String budget) {

@@ -12,6 +12,7 @@ import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Operations;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.spi.ArgumentChecks;
 
 /** A group whose body is running. Belongs to the thread that runs it. */
 final class OpenGroup implements Group {
@@ -28,6 +29,7 @@ final class OpenGroup implements Group {
 
     /** Runs a body and returns what it has recorded. */
     static CpuRecordedGroup record(Consumer<Group> body) {
+        ArgumentChecks.given("group", "body", body);
         if (CURRENT.get() != null) {
             throw new InvalidArgumentException(
                     "this thread is already in a group's body, and groups do not nest; put the"

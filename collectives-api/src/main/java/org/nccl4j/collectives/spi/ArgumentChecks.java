@@ -32,6 +32,21 @@ public final class ArgumentChecks {
     private final int reductionBits;
 
     /**
+     * Refuses an argument that is null, before anything has changed.
+     *
+     * @param operation what was called
+     * @param what the argument
+     * @param argument its value
+     * @throws InvalidArgumentException if it is null
+     */
+    public static void given(String operation, String what, Object argument) {
+        if (argument == null) {
+            throw new InvalidArgumentException(
+                    operation + ": the " + what + " is null; nothing has changed");
+        }
+    }
+
+    /**
      * Checks for one rank.
      *
      * @param capabilities the backend's
