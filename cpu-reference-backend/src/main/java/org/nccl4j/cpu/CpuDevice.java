@@ -1,6 +1,5 @@
 package org.nccl4j.cpu;
 
-import java.util.concurrent.atomic.AtomicLong;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
@@ -14,7 +13,6 @@ import org.nccl4j.collectives.InvalidArgumentException;
 final class CpuDevice implements Device {
     private final CpuDevices all;
     private final int ordinal;
-    private final AtomicLong allocatedBytes = new AtomicLong();
 
     CpuDevice(CpuDevices all, int ordinal) {
         this.all = all;
@@ -38,7 +36,7 @@ final class CpuDevice implements Device {
 
     @Override
     public Memory memory() {
-        return all.share(allocatedBytes.get());
+        return all.share(ordinal);
     }
 
     @Override
@@ -85,8 +83,7 @@ final class CpuDevice implements Device {
     }
 
     private void count(long bytes) {
-        allocatedBytes.addAndGet(bytes);
-        all.allocated(bytes);
+        all.allocated(ordinal, bytes);
     }
 
     @Override

@@ -1,14 +1,18 @@
 package org.nccl4j.cpu;
 
+import java.lang.ref.WeakReference;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.nccl4j.collectives.Device.Memory;
 import org.nccl4j.collectives.InvalidArgumentException;
 
 /**
- * The virtual devices of one scheduler, made when they are asked for. They share the machine's
- * memory evenly among the default number of them, or more once more have been asked for.
+ * The virtual devices of one scheduler, made when they are asked for. The default number of them
+ * share the machine's memory evenly with the others that are in use: those of which somebody holds
+ * memory, or the device itself, as each buffer, stream and communicator on it does. One that was
+ * only looked at is forgotten, and its share with it.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
@@ -19,10 +23,14 @@ final class CpuDevices {
     static final CpuDevices SHARED = new CpuDevices(Scheduler.SHARED);
 
     private final Scheduler scheduler;
-    private final AtomicReferenceArray<CpuDevice> devices = new AtomicReferenceArray<>(LIMIT);
-    private final AtomicInteger shares = new AtomicInteger(defaultCount());
+    private final AtomicReferenceArray<WeakReference<CpuDevice>> devices =
+            new AtomicReferenceArray<>(LIMIT);
     private final AtomicInteger streams = new AtomicInteger();
-    private final AtomicLong allocatedBytes = new AtomicLong();
+
+    /** By ordinal: buffers that are dropped without being closed outlive their device. */
+    private final AtomicLongArray allocatedBytes = new AtomicLongArray(LIMIT);
+
+    private final AtomicLong allAllocatedBytes = new AtomicLong();
 
     CpuDevices(Scheduler scheduler) {
         this.scheduler = scheduler;
@@ -47,8 +55,20 @@ final class CpuDevices {
         return scheduler;
     }
 
+    /** Among how many devices the memory is shared now. */
     int shares() {
-        return shares.get();
+        int shares = defaultCount();
+        for (int ordinal = shares; ordinal < LIMIT; ordinal++) {
+            if (allocatedBytes.get(ordinal) > 0 || existing(ordinal) != null) {
+                shares++;
+            }
+        }
+        return shares;
+    }
+
+    private CpuDevice existing(int ordinal) {
+        WeakReference<CpuDevice> reference = devices.get(ordinal);
+        return reference == null ? null : reference.get();
     }
 
     int nextStreamNumber() {
@@ -63,31 +83,36 @@ final class CpuDevices {
                             + "; devices are virtual and have numbers 0 to "
                             + (LIMIT - 1));
         }
-        shares.accumulateAndGet(ordinal + 1, Math::max);
-        CpuDevice device = devices.get(ordinal);
-        if (device == null) {
-            devices.compareAndSet(ordinal, null, new CpuDevice(this, ordinal));
-            device = devices.get(ordinal);
+        while (true) {
+            WeakReference<CpuDevice> known = devices.get(ordinal);
+            CpuDevice device = known == null ? null : known.get();
+            if (device != null) {
+                return device;
+            }
+            CpuDevice made = new CpuDevice(this, ordinal);
+            if (devices.compareAndSet(ordinal, known, new WeakReference<>(made))) {
+                return made;
+            }
         }
-        return device;
     }
 
     /** Counts bytes that a device has allocated, or, negative, given back. */
-    void allocated(long bytes) {
-        allocatedBytes.addAndGet(bytes);
+    void allocated(int ordinal, long bytes) {
+        allocatedBytes.addAndGet(ordinal, bytes);
+        allAllocatedBytes.addAndGet(bytes);
     }
 
-    /** One device's share of the memory, of which it has allocated some. */
-    Memory share(long ownBytes) {
-        long totalBytes = Machine.TOTAL_BYTES / shares();
+    /** One device's share of the memory, less what it has allocated. */
+    Memory share(int ordinal) {
+        int shares = shares();
         long freeBytes =
                 freeBytes(
                         Machine.TOTAL_BYTES,
                         MachineMemory.availableBytes(),
-                        shares(),
-                        allocatedBytes.get(),
-                        ownBytes);
-        return new Memory(freeBytes, totalBytes);
+                        shares,
+                        allAllocatedBytes.get(),
+                        allocatedBytes.get(ordinal));
+        return new Memory(freeBytes, Machine.TOTAL_BYTES / shares);
     }
 
     /**

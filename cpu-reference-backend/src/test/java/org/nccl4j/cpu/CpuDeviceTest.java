@@ -8,7 +8,12 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -35,11 +40,44 @@ final class CpuDeviceTest {
     }
 
     @Test
-    void devicesShareTheMemoryEvenly() {
+    void devicesInUseShareTheMemoryEvenly() {
         long before = devices.device(0).memory().totalBytes();
         int shares = devices.shares();
-        devices.device(4 * shares - 1);
+        List<CpuDevice> held =
+                IntStream.range(shares, 4 * shares).mapToObj(devices::device).toList();
         assertThat(devices.device(0).memory().totalBytes()).isBetween(before / 4 - 1, before / 4);
+        assertThat(held).allMatch(each -> each.memory().totalBytes() == before / 4);
+    }
+
+    @Test
+    @Timeout(60)
+    void aDeviceThatWasOnlyLookedAtTakesNoMemoryFromTheOthers() {
+        int shares = devices.shares();
+        assertThat(devices.device(1000).memory().freeBytes()).isPositive();
+        awaitShares(shares);
+        DeviceBuffer buffer = devices.device(1000).allocate(1);
+        awaitShares(shares + 1);
+        assertThat(devices.device(1000)).isSameAs(buffer.device());
+        buffer.close();
+    }
+
+    private void awaitShares(int shares) {
+        Awaitility.await()
+                .atMost(Duration.ofSeconds(20))
+                .until(() -> {
+                    System.gc();
+                    return devices.shares() == shares;
+                });
+    }
+
+    @Test
+    void memoryThatIsNeverGivenBackStaysCounted() {
+        int shares = devices.shares();
+        devices.allocated(1000, 1 << 20);
+        System.gc();
+        assertThat(devices.shares()).isEqualTo(shares + 1);
+        devices.allocated(1000, -(1 << 20));
+        assertThat(devices.shares()).isEqualTo(shares);
     }
 
     @ParameterizedTest
@@ -123,6 +161,43 @@ final class CpuDeviceTest {
         assertThat(MachineMemory.availableBytes(root)).isEqualTo(20_000);
         write(root, "sys/fs/cgroup/memory.max", "500\n");
         assertThat(MachineMemory.availableBytes(root)).isZero();
+    }
+
+    @Test
+    void theGroupsAroundAProcessLimitItToo(@TempDir Path root) throws IOException {
+        write(root, "proc/meminfo", "MemAvailable:   1000 kB\n");
+        write(root, "proc/self/cgroup", "0::/pods/mine\n");
+        write(root, "sys/fs/cgroup/pods/mine/memory.max", "max\n");
+        write(root, "sys/fs/cgroup/pods/mine/memory.current", "5000\n");
+        write(root, "sys/fs/cgroup/pods/memory.max", "90000\n");
+        write(root, "sys/fs/cgroup/pods/memory.current", "50000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(40_000);
+        write(root, "sys/fs/cgroup/pods/mine/memory.max", "8000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(3000);
+        // The kernel drops page cache rather than refuse memory.
+        write(root, "sys/fs/cgroup/pods/mine/memory.stat", "anon 1\ninactive_file 4000\nfile 2\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(7000);
+        // From inside a namespace the name leads out of what is mounted.
+        write(root, "proc/self/cgroup", "0::/../../other\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(1000 << 10);
+        write(root, "sys/fs/cgroup/memory.max", "600\n");
+        write(root, "sys/fs/cgroup/memory.current", "500\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(100);
+    }
+
+    @Test
+    void theFirstVersionOfGroupsHasAHierarchyForMemory(@TempDir Path root) throws IOException {
+        write(root, "proc/meminfo", "MemAvailable:   1000 kB\n");
+        write(root, "proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/docker/b\n0::/c\n");
+        write(root, "sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes", "9000\n");
+        write(root, "sys/fs/cgroup/memory/docker/b/memory.usage_in_bytes", "6000\n");
+        write(root, "sys/fs/cgroup/memory/docker/b/memory.stat", "total_inactive_file 1000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(4000);
+        // A container sees its own group at the top, under the name that it has outside.
+        write(root, "proc/self/cgroup", "4:memory:/docker/unseen\n");
+        write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9000\n");
+        write(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "7000\n");
+        assertThat(MachineMemory.availableBytes(root)).isEqualTo(2000);
     }
 
     private static void write(Path root, String file, String text) throws IOException {
