@@ -5,7 +5,6 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Clock;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -29,6 +28,7 @@ import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.NativeCallException;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
+import tools.jackson.core.JacksonException;
 
 /**
  * One run of a program on a backend, from the first line to the exit code.
@@ -116,6 +116,14 @@ final class BenchRun {
         } catch (CollectiveException failed) {
             end();
             return isInterrupted() ? ExitCode.INTERRUPTED : failed(failures, failed);
+        } catch (JacksonException unwritable) {
+            end();
+            if (isInterrupted()) {
+                return ExitCode.INTERRUPTED;
+            }
+            report.unwritable(unwritable);
+            failures.failed("JSON", unwritable.getOriginalMessage(), here(unwritable));
+            return ExitCode.INTERNAL;
         } catch (InterruptedException interrupted) {
             return ExitCode.INTERRUPTED;
         } finally {
@@ -207,11 +215,6 @@ final class BenchRun {
     }
 
     private ExitCode runToVerdict(FailureReport failures) throws InterruptedException {
-        Optional<JsonReport> json =
-                options.output()
-                        .jsonFile()
-                        .flatMap(path -> JsonReport.open(path, Clock.systemDefaultZone(), console));
-        TableReport table = new TableReport(console, options);
         int gpusPerThread = gpusPerThread();
         int first = environment.firstDevice().orElse(0);
         long rankCount = (long) options.layout().threads() * gpusPerThread;
@@ -222,8 +225,6 @@ final class BenchRun {
                 new RunReport(
                         console,
                         options,
-                        table,
-                        json,
                         environment.expectedBusBwGBps(),
                         () -> rankSet.memory(),
                         new Progress(
@@ -232,8 +233,7 @@ final class BenchRun {
                                 options.sweep(),
                                 series.size(),
                                 System::nanoTime));
-        json.ifPresent(file -> file.start(options.commandLine(), environment.reported(), facts));
-        table.start(facts, gpusPerThread);
+        report.begin(facts, gpusPerThread, environment.reported());
         if (!enough) {
             end();
             long needed = Math.min(Integer.MAX_VALUE, first + rankCount);
@@ -242,9 +242,7 @@ final class BenchRun {
         }
         List<Device> devices =
                 IntStream.range(first, first + (int) rankCount).mapToObj(backend::device).toList();
-        List<DeviceLine> lines = lines(devices);
-        table.devices(lines);
-        json.ifPresent(file -> file.config(options, gpusPerThread, lines));
+        report.devices(lines(devices), gpusPerThread);
         advise(devices.size());
         MemoryNeed need =
                 new MemoryNeed(options.sweep(), options.work().unalignElements(), devices);
@@ -272,8 +270,10 @@ final class BenchRun {
                             new BufferData(cores),
                             corruption,
                             report));
-            return report.finish();
+            report.ran();
         }
+        // Only now: what fails when the ranks leave, say the end of a trace, fails the run.
+        return report.finish();
     }
 
     private int gpusPerThread() {

@@ -5,7 +5,7 @@ enum ExitCode {
     /** The run succeeded, or help was asked for. */
     OK(0, "success, or help"),
     /** An error of the benchmark itself, an unusable alltoallv matrix, a full disk. */
-    INTERNAL(1, "internal error, unusable alltoallv traffic, or standard output is full"),
+    INTERNAL(1, "internal error, unusable alltoallv traffic, or stdout or -J cannot be written"),
     /** A CUDA call failed. */
     CUDA(2, "a CUDA call failed"),
     /** The backend refused or failed an operation. */

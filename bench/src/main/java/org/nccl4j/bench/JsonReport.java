@@ -12,6 +12,7 @@ import java.time.LocalDateTime;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
+import tools.jackson.core.JacksonException;
 import tools.jackson.core.JsonGenerator;
 import tools.jackson.core.ObjectWriteContext;
 import tools.jackson.core.json.JsonFactory;
@@ -22,7 +23,7 @@ import tools.jackson.core.json.JsonWriteFeature;
  * part, so the file is valid JSON whenever {@link #close} is called.
  *
  * <p>A file that can no longer be written fails the run: every method may throw {@link
- * tools.jackson.core.JacksonException}.
+ * JacksonException}, once; the file is then closed as it is.
  *
  * <p>Thread safety: all methods are synchronized, and do nothing once the file is closed: an
  * interrupted run is finished by another thread while rows may still be on their way.
@@ -34,12 +35,14 @@ final class JsonReport implements AutoCloseable {
     /** Bytes of a string, escapes included; the rest is cut. */
     private static final int STRING_LIMIT = 2047;
 
+    private final OutputStream file;
     private final JsonGenerator json;
     private final Clock clock;
     private boolean closed;
 
     /** Writes to an open file, which it closes. */
     JsonReport(OutputStream file, Clock clock) {
+        this.file = file;
         this.clock = clock;
         // Otherwise the defaults: no blanks, and close() ends open lists and objects.
         this.json =
@@ -89,16 +92,14 @@ final class JsonReport implements AutoCloseable {
      */
     synchronized void start(
             List<String> commandLine, List<String> environment, BackendFacts facts) {
-        if (closed) {
-            return;
-        }
-        json.writeStartObject();
-        integer("version", FORMAT_VERSION);
-        string("start_time", now());
-        strings("args", commandLine);
-        strings("env", environment);
-        integer("nccl_version", facts.ncclLibrary());
-        json.flush();
+        write(() -> {
+            json.writeStartObject();
+            integer("version", FORMAT_VERSION);
+            string("start_time", now());
+            strings("args", commandLine);
+            strings("env", environment);
+            integer("nccl_version", facts.ncclLibrary());
+        });
     }
 
     /**
@@ -108,9 +109,10 @@ final class JsonReport implements AutoCloseable {
      * @param devices every rank of every process (nccl-tests lists one per process)
      */
     synchronized void config(BenchOptions options, int gpusPerThread, List<DeviceLine> devices) {
-        if (closed) {
-            return;
-        }
+        write(() -> writeConfig(options, gpusPerThread, devices));
+    }
+
+    private void writeConfig(BenchOptions options, int gpusPerThread, List<DeviceLine> devices) {
         BenchOptions.Sweep sweep = options.sweep();
         BenchOptions.Timing timing = options.timing();
         json.writeName("config").writeStartObject();
@@ -147,14 +149,14 @@ final class JsonReport implements AutoCloseable {
         json.writeEndArray();
         json.writeEndObject();
         json.writeName("results").writeStartArray();
-        json.flush();
     }
 
     /** Adds one row to the results. */
     synchronized void row(Row row, BenchOptions options) {
-        if (closed) {
-            return;
-        }
+        write(() -> writeRow(row, options));
+    }
+
+    private void writeRow(Row row, BenchOptions options) {
         String time = options.output().cpuTime() ? "cpu_time" : "time";
         json.writeStartObject();
         integer("size", row.shape().sizeBytes());
@@ -167,7 +169,6 @@ final class JsonReport implements AutoCloseable {
         integer("actual_iterations", options.timing().iterations());
         string("experiment_name", "");
         json.writeEndObject();
-        json.flush();
     }
 
     private void placement(String name, String time, Cell cell) {
@@ -214,9 +215,11 @@ final class JsonReport implements AutoCloseable {
      * @param lastError the backend's last error text, if it has one
      */
     synchronized void finish(Summary summary, Optional<String> lastError) {
-        if (closed) {
-            return;
-        }
+        write(() -> writeVerdict(summary, lastError));
+        close();
+    }
+
+    private void writeVerdict(Summary summary, Optional<String> lastError) {
         json.writeEndArray();
         json.writeName("out_of_bounds").writeStartObject();
         integer("count", summary.outOfBounds());
@@ -231,7 +234,6 @@ final class JsonReport implements AutoCloseable {
         }
         json.writeEndObject();
         strings("errors", List.of(lastError.orElse("")));
-        close();
     }
 
     /**
@@ -241,14 +243,35 @@ final class JsonReport implements AutoCloseable {
      */
     @Override
     public synchronized void close() {
+        write(() -> {
+            if (json.streamWriteContext().getNestingDepth() == 1) {
+                string("end_time", now());
+            }
+            json.close();
+            closed = true;
+        });
+    }
+
+    /** Writes a part through to the file, unless that is closed. */
+    private void write(Runnable part) {
         if (closed) {
             return;
         }
-        closed = true;
-        if (json.streamWriteContext().getNestingDepth() == 1) {
-            string("end_time", now());
+        try {
+            part.run();
+            if (!closed) {
+                json.flush();
+            }
+        } catch (JacksonException unwritable) {
+            // Nothing more is tried: the generator would write the rest of its buffer again.
+            closed = true;
+            try {
+                file.close();
+            } catch (IOException closing) {
+                unwritable.addSuppressed(closing);
+            }
+            throw unwritable;
         }
-        json.close();
     }
 
     private String now() {

@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -7,6 +8,7 @@ import java.util.OptionalDouble;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
+import tools.jackson.core.JacksonException;
 
 /**
  * What a run shows: rows as they come, then one end: a verdict, a failure, or the footer of an
@@ -23,12 +25,13 @@ final class RunReport {
     private final Console console;
     private final BenchOptions options;
     private final TableReport table;
-    private final Optional<JsonReport> json;
     private final OptionalDouble expectedBusBwGBps;
     private final Supplier<MemoryUsage> memory;
     private final Progress progress;
     private final BusBandwidthMean mean = new BusBandwidthMean();
     private final List<String> summaries = new ArrayList<>();
+    private Optional<JsonReport> json = Optional.empty();
+    private Optional<MemoryUsage> memoryAtEnd = Optional.empty();
     private long outOfBounds;
     private volatile String current;
     private volatile boolean interrupted;
@@ -41,18 +44,42 @@ final class RunReport {
     RunReport(
             Console console,
             BenchOptions options,
-            TableReport table,
-            Optional<JsonReport> json,
             OptionalDouble expectedBusBwGBps,
             Supplier<MemoryUsage> memory,
             Progress progress) {
         this.console = console;
         this.options = options;
-        this.table = table;
-        this.json = json;
+        this.table = new TableReport(console, options);
         this.expectedBusBwGBps = expectedBusBwGBps;
         this.memory = memory;
         this.progress = progress;
+    }
+
+    /**
+     * Creates the JSON file, if there is to be one, and prints the first lines. An interruption
+     * comes before or after: it finds no file or a valid one.
+     *
+     * @param environment {@link BenchEnvironment#reported}
+     * @param gpusPerThread what {@link BenchOptions.Layout#gpusPerThread(int, boolean)} came to
+     */
+    void begin(BackendFacts facts, int gpusPerThread, List<String> environment) {
+        locked(() -> {
+            Clock clock = Clock.systemDefaultZone();
+            json =
+                    options.output()
+                            .jsonFile()
+                            .flatMap(path -> JsonReport.open(path, clock, console));
+            json.ifPresent(file -> file.start(options.commandLine(), environment, facts));
+            table.start(facts, gpusPerThread);
+        });
+    }
+
+    /** Lists the devices. */
+    void devices(List<DeviceLine> devices, int gpusPerThread) {
+        locked(() -> {
+            table.devices(devices);
+            json.ifPresent(file -> file.config(options, gpusPerThread, devices));
+        });
     }
 
     /** Prints the column headers; from here on the run has a footer. */
@@ -107,6 +134,18 @@ final class RunReport {
         locked(() -> table.skipped(ranks));
     }
 
+    /** Notes that all rows are there. The memory that -M reports is still in use. */
+    void ran() {
+        locked(() -> {
+            current = null;
+            memoryAtEnd = memory();
+        });
+    }
+
+    private Optional<MemoryUsage> memory() {
+        return options.output().memory() ? Optional.of(memory.get()) : Optional.empty();
+    }
+
     /**
      * Prints the footer and ends the JSON file.
      *
@@ -126,8 +165,27 @@ final class RunReport {
         locked(() -> {
             ended = true;
             progress.erase();
-            json.ifPresent(JsonReport::close);
+            closeJson();
         });
+    }
+
+    /** Closes the file of a run that ends for another reason: one that cannot be is only noted. */
+    private void closeJson() {
+        try {
+            json.ifPresent(JsonReport::close);
+        } catch (JacksonException unwritable) {
+            unwritable(unwritable);
+        }
+    }
+
+    /** Says on standard error that the JSON file cannot be written. */
+    void unwritable(JacksonException failed) {
+        console.err(
+                "bench: -J "
+                        + options.output().jsonFile().orElse("")
+                        + ": "
+                        + failed.getOriginalMessage()
+                        + "; the file ends there: free space, or name another file");
     }
 
     /** True if {@link #interrupt} ended the run. */
@@ -154,7 +212,7 @@ final class RunReport {
                 footer();
             } else {
                 ended = true;
-                json.ifPresent(JsonReport::close);
+                closeJson();
             }
             return true;
         } finally {
@@ -167,10 +225,15 @@ final class RunReport {
         progress.erase();
         Summary summary = new Summary(outOfBounds, mean.meanGBps(), expectedBusBwGBps);
         // Ended first: standard output may be closed, and the file must be valid all the same.
-        json.ifPresent(file -> file.finish(summary, Optional.empty()));
-        Optional<MemoryUsage> usage =
-                options.output().memory() ? Optional.of(memory.get()) : Optional.empty();
-        table.footer(summary, usage, Optional.empty());
+        try {
+            json.ifPresent(file -> file.finish(summary, Optional.empty()));
+        } catch (JacksonException unwritable) {
+            if (!interrupted) {
+                throw unwritable;
+            }
+            unwritable(unwritable);
+        }
+        table.footer(summary, memoryAtEnd.isPresent() ? memoryAtEnd : memory(), Optional.empty());
         return summary.exitCode();
     }
 

@@ -15,6 +15,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -24,17 +26,21 @@ final class BenchProcessTest {
 
     @TempDir private Path folder;
 
+    /** What runs the command. */
+    private List<String> prefix = List.of();
+
     private Process process;
 
     private BufferedReader start(String... arguments) throws IOException {
-        List<String> command =
-                new ArrayList<>(
-                        List.of(
-                                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                                "--enable-native-access=ALL-UNNAMED",
-                                "-cp",
-                                classPath(),
-                                Bench.class.getName()));
+        List<String> command = new ArrayList<>(prefix);
+        command.addAll(
+                List.of(
+                        Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                        "--enable-native-access=ALL-UNNAMED",
+                        "-XX:-UsePerfData",
+                        "-cp",
+                        classPath(),
+                        Bench.class.getName()));
         command.addAll(List.of(arguments));
         ProcessBuilder builder = new ProcessBuilder(command);
         builder.environment().put("NCCL_DEBUG", "INFO");
@@ -119,6 +125,39 @@ final class BenchProcessTest {
         assertThat(process.toHandle().destroy()).isTrue();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
         assertThat(process.exitValue()).isEqualTo(ExitCode.INTERRUPTED.status());
+    }
+
+    /** The file-size limit of the process answers as a full disk does. */
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void aFileThatCannotBeWrittenFailsTheRun() throws Exception {
+        Path json = folder.resolve("out.json");
+        prefix = List.of("bash", "-c", "ulimit -f 8; exec \"$@\"", "bash");
+        List<String> lines =
+                start("all_reduce", "-g", "2", "-b", "8", "-e", "8", "-N", "0", "-J", "" + json)
+                        .lines()
+                        .toList();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.INTERNAL.status());
+        assertThat(json).hasSize(8192);
+        assertThat(lines).noneMatch(line -> line.contains("concluded"));
+        assertThat(lines.getLast()).contains("Test failure");
+        assertThat(standardError())
+                .startsWith("bench: -J " + json + ": File too large; ")
+                .hasLineCount(1);
+    }
+
+    @Test
+    void aSignalAtTheStartLeavesNoFileOrAValidOne() throws Exception {
+        Path json = folder.resolve("out.json");
+        BufferedReader out = start("all_reduce", "-g", "2", "-N", "0", "-J", json.toString());
+        assertThat(out.readLine()).startsWith("# Writing JSON");
+        assertThat(process.toHandle().destroy()).isTrue();
+        List<String> rest = out.lines().toList();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.INTERRUPTED.status());
+        assertThat(rest).noneMatch(line -> line.contains("failure"));
+        assertThat(new ObjectMapper().readTree(json.toFile()).has("start_time")).isTrue();
     }
 
     @Test

@@ -16,6 +16,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -560,6 +562,17 @@ final class BenchTest {
         RunningBench run = RunningBench.run("all_reduce -g 2 -b 64 -e 64 -n 1 --trace " + trace);
         assertThat(run.code).as("%s", run).isEqualTo(ExitCode.BACKEND);
         assertThat(run.console.err()).contains(trace.toString());
+    }
+
+    /** Lines are buffered, so the device's answer comes when the ranks leave. */
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void aTraceThatCannotBeWrittenToItsEndFailsTheRun() {
+        RunningBench run = RunningBench.run("all_reduce -g 2 -b 64 -e 64 -n 1 --trace /dev/full");
+        assertThat(run.rows()).hasSize(1);
+        assertThat(run.code).as("%s", run).isNotEqualTo(ExitCode.OK);
+        assertThat(run.console.out()).doesNotContain("OK").doesNotContain("concluded");
+        assertThat(run.console.err()).contains("/dev/full is incomplete");
     }
 
     @Test

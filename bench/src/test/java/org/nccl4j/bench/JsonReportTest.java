@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.core.JacksonException;
@@ -270,16 +271,26 @@ final class JsonReportTest {
     }
 
     @Test
-    void aFullDiskFailsTheRun() {
+    void aFullDiskIsReportedOnceAndTheFileClosed() {
+        AtomicInteger closed = new AtomicInteger();
         OutputStream full =
                 new OutputStream() {
                     @Override
                     public void write(int b) throws IOException {
                         throw new IOException("No space left on device");
                     }
+
+                    @Override
+                    public void close() {
+                        closed.incrementAndGet();
+                    }
                 };
         JsonReport report = new JsonReport(full, CLOCK);
         assertThatThrownBy(() -> report.start(List.of("all_reduce_perf"), List.of(), NCCL))
-                .isInstanceOf(JacksonException.class);
+                .isInstanceOf(JacksonException.class)
+                .hasMessageContaining("No space left on device");
+        report.finish(new Summary(0, 1, OptionalDouble.empty()), Optional.empty());
+        report.close();
+        assertThat(closed).hasValue(1);
     }
 }
