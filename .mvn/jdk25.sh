@@ -11,7 +11,9 @@ is_jdk25() {
 }
 
 use_jdk25() {
-    jdk25_dirs=${NCCL4J_JVM_DIRS-/usr/lib/jvm:/usr/java:/opt/java:/opt:$HOME/.sdkman/candidates/java:$HOME/.jdks:/Library/Java/JavaVirtualMachines:$HOME/Library/Java/JavaVirtualMachines}
+    # A service or a cron job may have no HOME.
+    jdk25_own=${HOME:+:$HOME/.sdkman/candidates/java:$HOME/.jdks:$HOME/Library/Java/JavaVirtualMachines}
+    jdk25_dirs=${NCCL4J_JVM_DIRS-/usr/lib/jvm:/usr/java:/opt/java:/opt:/Library/Java/JavaVirtualMachines$jdk25_own}
     if [ -n "${JAVA_HOME-}" ] && is_jdk25 "$JAVA_HOME"; then
         export JAVA_HOME
         return 0
