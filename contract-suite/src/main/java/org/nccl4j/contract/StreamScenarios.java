@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ForkJoinWorkerThread;
@@ -27,6 +28,10 @@ import org.nccl4j.collectives.WaitInterruptedException;
 final class StreamScenarios {
     private static final Duration ENQUEUE_LIMIT = Duration.ofMillis(10);
     private static final int ENQUEUE_ATTEMPTS = 8;
+
+    /** So many that the steps of a short operation take longer than the limit. */
+    private static final int MANY_RANKS = 256;
+
     private static final Duration SHORT = Duration.ofMillis(30);
 
     /** Those that complete nowhere before every rank's stream has reached them. */
@@ -42,6 +47,9 @@ final class StreamScenarios {
     static List<Scenario> all() {
         return List.of(
                 new Scenario("stream-enqueue-returns-at-once", StreamScenarios::enqueueReturns),
+                new Scenario(
+                        "stream-enqueue-returns-with-many-ranks",
+                        StreamScenarios::enqueueReturnsWithManyRanks),
                 new Scenario("stream-nothing-completes-early", StreamScenarios::nothingEarly),
                 new Scenario("stream-barrier-waits-for-all", StreamScenarios::barrier),
                 new Scenario("stream-count-zero-waits-for-nobody", StreamScenarios::zeroAlone),
@@ -114,6 +122,32 @@ final class StreamScenarios {
                 stage.counts(1);
             }
         }
+    }
+
+    /** The ranks enqueue one after the other: the last one must not do the work of all. */
+    private static void enqueueReturnsWithManyRanks(Stage stage) {
+        RankSet ranks = stage.ranks(MANY_RANKS);
+        long[] slowestNanos = new long[ENQUEUE_ATTEMPTS];
+        for (int i = 0; i < ENQUEUE_ATTEMPTS; i++) {
+            int attempt = i;
+            OperationProgram program = program(stage, Collective.ALL_REDUCE, MANY_RANKS, 0, i);
+            ranks.onEvery(program::prepare);
+            for (int r = 0; r < MANY_RANKS; r++) {
+                ranks.on(
+                        r,
+                        rank -> {
+                            long start = System.nanoTime();
+                            issue(program, rank);
+                            long tookNanos = System.nanoTime() - start;
+                            slowestNanos[attempt] = Math.max(slowestNanos[attempt], tookNanos);
+                        });
+            }
+            finish(ranks, program);
+        }
+        Arrays.sort(slowestNanos);
+        assertThat(Duration.ofNanos(slowestNanos[ENQUEUE_ATTEMPTS / 2]))
+                .as("the slowest of %d enqueues, median of %d rounds", MANY_RANKS, ENQUEUE_ATTEMPTS)
+                .isLessThan(ENQUEUE_LIMIT);
     }
 
     private static void nothingEarly(Stage stage) {

@@ -10,6 +10,9 @@ import org.nccl4j.cpu.Engine.Progress;
  * <p>Thread safety: immutable.
  */
 abstract class Algorithm {
+    /** How many steps all participants together take if every block goes in one piece. */
+    abstract long steps(int participants);
+
     /** Makes what the operation needs: edges, scratch, reductions. */
     abstract void prepare(ReferenceRun run);
 

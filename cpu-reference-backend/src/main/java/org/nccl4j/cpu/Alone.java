@@ -10,6 +10,11 @@ import org.nccl4j.cpu.Engine.Progress;
  */
 final class Alone extends Algorithm {
     @Override
+    long steps(int participants) {
+        return participants;
+    }
+
+    @Override
     void prepare(ReferenceRun run) {
         JoinedOperation operation = run.operation();
         if (operation.reduction(0) != null) {

@@ -11,6 +11,11 @@ import org.nccl4j.cpu.Engine.Progress;
  */
 final class ChainBroadcast extends Algorithm {
     @Override
+    long steps(int participants) {
+        return 2L * participants;
+    }
+
+    @Override
     void prepare(ReferenceRun run) {
         run.connect(1);
         run.cut(run.blockBytes(null, 0));

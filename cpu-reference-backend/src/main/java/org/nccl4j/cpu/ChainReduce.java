@@ -12,6 +12,11 @@ import org.nccl4j.cpu.Engine.Progress;
  */
 final class ChainReduce extends Algorithm {
     @Override
+    long steps(int participants) {
+        return 2L * participants;
+    }
+
+    @Override
     void prepare(ReferenceRun run) {
         JoinedOperation operation = run.operation();
         int n = run.participants();

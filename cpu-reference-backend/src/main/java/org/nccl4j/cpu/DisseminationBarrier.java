@@ -8,6 +8,12 @@ import org.nccl4j.cpu.Engine.Progress;
  */
 final class DisseminationBarrier extends Algorithm {
     @Override
+    long steps(int participants) {
+        int rounds = Integer.SIZE - Integer.numberOfLeadingZeros(participants - 1);
+        return (long) participants * rounds;
+    }
+
+    @Override
     void prepare(ReferenceRun run) {
         for (int distance = 1; distance < run.participants(); distance *= 2) {
             run.connect(distance);

@@ -10,6 +10,13 @@ interface Engine {
     String name();
 
     /**
+     * Roughly how many steps all participants together take if the data is short: what decides
+     * whether the thread that joined the operation may run it before it returns to its caller.
+     * Called with a lock held, so that it may only calculate.
+     */
+    long steps(JoinedOperation operation);
+
+    /**
      * Prepares an operation. Called once per operation by one thread, outside every lock, before
      * any {@link Run#progress}.
      */

@@ -67,6 +67,11 @@ final class LocalWork extends Work {
     }
 
     @Override
+    long steps() {
+        return 1;
+    }
+
+    @Override
     void begin() {}
 
     @Override

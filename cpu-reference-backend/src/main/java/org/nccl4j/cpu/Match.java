@@ -40,6 +40,7 @@ final class Match extends Work implements JoinedOperation {
     private final Part[] parts;
     private Engine.Run run;
     private long sizeBytes;
+    private long steps;
 
     Match(Clique clique, int senderRank, int receiverRank) {
         this.clique = clique;
@@ -136,6 +137,7 @@ final class Match extends Work implements JoinedOperation {
                 sizeBytes += each.bytes(clique.size);
                 measured |= each.event != null;
             }
+            steps = clique.engine.steps(this);
             if (measured) {
                 joinedNanos = System.nanoTime();
             }
@@ -152,6 +154,11 @@ final class Match extends Work implements JoinedOperation {
     @Override
     long sizeBytes() {
         return sizeBytes;
+    }
+
+    @Override
+    long steps() {
+        return steps;
     }
 
     @Override

@@ -62,6 +62,11 @@ final class ReferenceEngine implements Engine {
     }
 
     @Override
+    public long steps(JoinedOperation operation) {
+        return algorithm(operation).steps(operation.participants());
+    }
+
+    @Override
     public Run start(JoinedOperation operation) {
         ReferenceRun run = idleRun(operation.participants());
         run.begin(operation, algorithm(operation));

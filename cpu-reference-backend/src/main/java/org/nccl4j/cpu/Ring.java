@@ -56,6 +56,12 @@ final class Ring extends Algorithm {
     }
 
     @Override
+    long steps(int participants) {
+        int halves = (reduces ? 1 : 0) + (gathers ? 1 : 0);
+        return (long) participants * halves * (participants - 1);
+    }
+
+    @Override
     void prepare(ReferenceRun run) {
         JoinedOperation operation = run.operation();
         int n = run.participants();

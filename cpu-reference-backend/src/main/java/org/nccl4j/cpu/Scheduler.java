@@ -39,8 +39,8 @@ import org.nccl4j.collectives.UniqueId;
  */
 final class Scheduler {
     /**
-     * An operation that moves no more than this over all ranks is run where it gets ready. It takes
-     * about as long as waking another thread does.
+     * An operation that costs no more than moving this over all ranks is run where it gets ready.
+     * It takes about as long as waking another thread does.
      */
     static final long SMALL_BYTES = 64 << 10;
 

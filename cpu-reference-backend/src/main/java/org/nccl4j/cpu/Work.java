@@ -19,6 +19,12 @@ abstract class Work extends Chore {
     /** Smaller works cost as much as this: what it takes to run anything at all. */
     private static final long LEAST_COST_BYTES = 1 << 10;
 
+    /**
+     * A step costs as much as this many bytes even if it moves fewer. With many ranks it is steps
+     * that take the time: a ring of n ranks has about 2 n^2.
+     */
+    private static final long STEP_COST_BYTES = 64;
+
     /** Threads that are in {@link #advance} or about to be. */
     int runners;
 
@@ -59,14 +65,14 @@ abstract class Work extends Chore {
         return participantCount;
     }
 
-    /** Bytes to be moved, at least what a small one costs. */
+    /** What running it takes, as bytes to be moved. */
     final long costBytes() {
-        return Math.max(LEAST_COST_BYTES, sizeBytes());
+        return Math.max(LEAST_COST_BYTES, Math.max(sizeBytes(), STEP_COST_BYTES * steps()));
     }
 
     /** One thread runs small works alone. */
     final int maxRunners() {
-        return sizeBytes() <= Scheduler.SMALL_BYTES ? 1 : participantCount;
+        return costBytes() <= Scheduler.SMALL_BYTES ? 1 : participantCount;
     }
 
     final boolean claim(int participant) {
@@ -93,6 +99,9 @@ abstract class Work extends Chore {
 
     /** Bytes that all participants together move, roughly. */
     abstract long sizeBytes();
+
+    /** Steps that all participants together take, roughly. */
+    abstract long steps();
 
     /** Called once, without the lock, before any {@link #advance}. */
     abstract void begin();

@@ -515,6 +515,11 @@ final class FailureTest {
                     }
 
                     @Override
+                    public long steps(JoinedOperation operation) {
+                        return operation.participants();
+                    }
+
+                    @Override
                     public Run start(JoinedOperation operation) {
                         return new Run() {
                             @Override

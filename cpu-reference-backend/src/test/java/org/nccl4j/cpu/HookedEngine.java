@@ -20,6 +20,11 @@ final class HookedEngine implements Engine {
     }
 
     @Override
+    public long steps(JoinedOperation operation) {
+        return engine.steps(operation);
+    }
+
+    @Override
     public Run start(JoinedOperation operation) {
         Run run = engine.start(operation);
         return new Run() {

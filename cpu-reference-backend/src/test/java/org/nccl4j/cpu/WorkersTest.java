@@ -103,6 +103,11 @@ final class WorkersTest {
         }
 
         @Override
+        public long steps(JoinedOperation operation) {
+            return (long) STEPS * operation.participants();
+        }
+
+        @Override
         public Run start(JoinedOperation operation) {
             int participants = operation.participants();
             AtomicIntegerArray published = new AtomicIntegerArray(participants);
@@ -158,6 +163,38 @@ final class WorkersTest {
             assertThat(World.toArray(buffers[1])).containsExactly(3);
             assertThat(runners).containsExactly(Thread.currentThread());
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 3, 8})
+    @Timeout(60)
+    void fewRanksRunSmallOperationsWhereTheyAreJoined(int ranks) {
+        assertThat(runnersOfOneElement(ranks)).containsExactly(Thread.currentThread());
+    }
+
+    /** Four bytes, but a ring of n ranks has 2 n (n - 1) steps. */
+    @ParameterizedTest
+    @ValueSource(ints = {64, 300})
+    @Timeout(60)
+    void theEnqueueOfManyRanksIsNotHeldUpByTheirSteps(int ranks) {
+        assertThat(runnersOfOneElement(ranks)).isNotEmpty().doesNotContain(Thread.currentThread());
+    }
+
+    private static Set<Thread> runnersOfOneElement(int ranks) {
+        Set<Thread> runners = ConcurrentHashMap.newKeySet();
+        Engine engine =
+                new HookedEngine((operation, participant) -> runners.add(Thread.currentThread()));
+        try (World world = new World(ranks, 2, engine, config -> config)) {
+            DeviceBuffer[] buffers = new DeviceBuffer[ranks];
+            for (int rank = 0; rank < ranks; rank++) {
+                buffers[rank] = world.ints(rank, rank);
+                world.allReduce(rank, buffers[rank]);
+            }
+            // Without a wait, in which this thread would help.
+            Awaitility.await().atMost(World.LONG).until(() -> world.stream(0).poll());
+            assertThat(World.toArray(buffers[ranks - 1])).containsExactly(ranks * (ranks - 1) / 2);
+        }
+        return runners;
     }
 
     @Test
