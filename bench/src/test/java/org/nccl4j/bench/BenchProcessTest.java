@@ -180,6 +180,17 @@ final class BenchProcessTest {
     }
 
     @Test
+    void aBackendThatThisBuildLacksIsRefusedWithThoseItHas() throws Exception {
+        assertThat(start("all_reduce", "--backend", "nccl").lines()).isEmpty();
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isEqualTo(ExitCode.UNSUPPORTED.status());
+        assertThat(standardError())
+                .isEqualTo(
+                        "bench: --backend nccl: this bench has cpu and no other backend; name one"
+                                + " of these, or leave the option out\n");
+    }
+
+    @Test
     void aWholeRunSaysNothingOnStandardError() throws Exception {
         List<String> lines = start("allreduce", "-b", "1K", "-e", "4K").lines().toList();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();

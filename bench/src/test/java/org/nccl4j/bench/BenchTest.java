@@ -228,8 +228,8 @@ final class BenchTest {
         assertThat(run.code).isEqualTo(ExitCode.UNSUPPORTED);
         assertThat(run.console.err())
                 .containsPattern(
-                        "-e 2147483648000 needs 4294967296000 bytes .* and \\d+ are available .*"
-                                + " the largest that fits is -e \\d+[GMK]?");
+                        "-e 2147483648000 needs 4294967296000 bytes on each of 2 devices .* \\d+ are"
+                                + " free there, .* the largest that fits is -e \\d+[GMK]?");
         assertThat(run.console.out()).doesNotContain("out-of-place");
         assertThat(run.console.outLines().getLast()).startsWith("#  Rank  1 ");
     }
@@ -435,7 +435,9 @@ final class BenchTest {
                 .matches("\\S+: Test timeout \\(1s\\) \\w+\\.java:\\d+");
         assertThat(lines.getLast()).matches(" \\.\\. \\S+ pid \\d+: Test failure \\w+\\.java:\\d+");
         assertThat(run.console.out()).doesNotContain("Out of bounds");
-        assertThat(run.console.errLines()).hasSize(1);
+        assertThat(run.console.errLines()).hasSize(2);
+        assertThat(run.console.errLines().getLast())
+                .isEqualTo("bench: raise -T 1 if it is only slow");
         JsonNode file = read(json);
         assertThat(file.get("results").size()).isZero();
         assertThat(file.has("end_time")).isFalse();

@@ -103,6 +103,28 @@ public abstract class ContractSuite {
                 ledger.publish(seed);
             }
         }
+        if (ledger.isEmpty() && !Settings.only().isEmpty()) {
+            throw new AssertionError(nothingSelected(Settings.only()));
+        }
+    }
+
+    /** A mistyped id must not pass as a success. */
+    static String nothingSelected(String only) {
+        String start = only.split("[^A-Za-z0-9]", 2)[0];
+        List<String> near =
+                Scenarios.all().stream()
+                        .map(Scenario::id)
+                        .filter(id -> id.startsWith(start + "-"))
+                        .toList();
+        return "-D"
+                + Settings.ONLY
+                + "="
+                + only
+                + " selects nothing: no id contains it; "
+                + (near.isEmpty()
+                        ? "ids are such as allReduce/FLOAT16/sum/n=5 and "
+                                + Scenarios.all().getFirst().id()
+                        : "near are " + String.join(", ", near));
     }
 
     /**

@@ -33,6 +33,11 @@ final class Ledger {
         unsupportedByReason.merge(reason, casesSkipped, Integer::sum);
     }
 
+    /** Whether no case has been counted. */
+    synchronized boolean isEmpty() {
+        return cases == 0 && unsupported == 0;
+    }
+
     synchronized String summary() {
         double seconds = (System.nanoTime() - startNanos) / 1e9;
         return String.format(

@@ -48,4 +48,16 @@ final class ScenariosTest {
         assertThat(named).containsAll(ids.stream().filter(id -> id.matches("[VL]\\d.*")).toList());
         assertThat(named).containsAll(ids.stream().filter(id -> id.startsWith("values-")).toList());
     }
+
+    @Test
+    void aSelectionOfNothingNamesWhatIsNear() {
+        assertThat(ContractSuite.nothingSelected("timeout-nosuch"))
+                .startsWith(
+                        "-Dnccl4j.contract.only=timeout-nosuch selects nothing: no id contains it;"
+                                + " near are timeout-");
+        assertThat(ContractSuite.nothingSelected("nosuch"))
+                .endsWith(
+                        "; ids are such as allReduce/FLOAT16/sum/n=5 and "
+                                + Scenarios.all().getFirst().id());
+    }
 }

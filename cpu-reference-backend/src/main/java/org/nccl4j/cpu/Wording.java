@@ -154,8 +154,10 @@ final class Wording {
                         + name(match)
                         + ", which rank "
                         + waiting
-                        + " called; close a communicator when its last operation is complete on"
-                        + " every rank",
+                        + " called; look for an exception on rank "
+                        + rank
+                        + ", and close a communicator when its last operation is complete on every"
+                        + " rank",
                 null);
     }
 
@@ -211,6 +213,7 @@ final class Wording {
     static CollectiveTimeoutException timeout(Batch batch) {
         Part part = firstUnfinished(batch);
         Clique clique = batch.member.clique;
+        String hint = hint(batch, part);
         return new CollectiveTimeoutException(
                 call(part)
                         + ", #"
@@ -225,7 +228,7 @@ final class Wording {
                         + Durations.text(clique.config.operationTimeout())
                         + ": "
                         + progress(batch, part)
-                        + hint(batch, part)
+                        + (hint.isEmpty() && batch.started ? advice(part.match) : hint)
                         + "; create a new communicator",
                 true);
     }
@@ -241,8 +244,32 @@ final class Wording {
                         + Durations.text(clique.config.operationTimeout())
                         + ": "
                         + joined(match)
+                        + advice(match)
                         + "; create a new communicator",
                 true);
+    }
+
+    /** Where to look if an operation was not done in time. */
+    private static String advice(Match match) {
+        if (match.joined) {
+            return "; raise operationTimeout if it is only slow";
+        }
+        StringJoiner absent =
+                new StringJoiner(
+                        ", ",
+                        "; look for a branch or an exception on rank ",
+                        ", or raise operationTimeout if it is only late");
+        absent.setEmptyValue("");
+        for (int participant = 0; participant < match.participants(); participant++) {
+            if (!isCalled(match, participant)) {
+                absent.add(String.valueOf(match.rank(participant)));
+            }
+        }
+        return absent.toString();
+    }
+
+    private static boolean isCalled(Match match, int participant) {
+        return match.host != null ? match.isPostedBy(participant) : match.part(participant) != null;
     }
 
     private static Part firstUnfinished(Batch batch) {
@@ -264,7 +291,18 @@ final class Wording {
         if (part.match.joined) {
             return "all its ranks have joined and its data is still being moved";
         }
-        return joined(part.match);
+        return joined(part.match) + groupHint(part.match);
+    }
+
+    /** A thread that waits for one of its ranks before it has called another waits in vain. */
+    private static String groupHint(Match match) {
+        for (int participant = 0; participant < match.participants(); participant++) {
+            Member member = match.clique.members[match.rank(participant)];
+            if (!isCalled(match, participant) && member.lastEnqueued == null) {
+                return "; one thread that drives several ranks must use Backend.group";
+            }
+        }
+        return "";
     }
 
     private static String otherStreams(Batch batch) {

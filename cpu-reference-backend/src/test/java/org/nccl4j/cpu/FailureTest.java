@@ -287,7 +287,9 @@ final class FailureTest {
                             "allReduce(count 10, INT32, SUM), #1 of communicator 'world', was not"
                                     + " done on rank 0/3 within 0.3s: rank 0, rank 2 joined; rank 1"
                                     + " has not called it and last called allReduce #0, which is"
-                                    + " complete; create a new communicator");
+                                    + " complete; look for a branch or an exception on rank 1, or"
+                                    + " raise operationTimeout if it is only late; create a new"
+                                    + " communicator");
             assertThat(thrown.recovery()).isEqualTo(Recovery.RECREATE_COMMUNICATOR);
             assertThatThrownBy(() -> world.stream(2).synchronize(World.LONG))
                     .hasMessage(thrown.getMessage());
@@ -380,7 +382,8 @@ final class FailureTest {
                             "stream 0 of device 0 was not done within 0.03s: allReduce(count 1,"
                                     + " INT32, SUM), #0 of communicator 'world', is not done: rank 0"
                                     + " joined; rank 1 has not called it and has called nothing;"
-                                    + " nothing has changed, synchronize again or abort the"
+                                    + " one thread that drives several ranks must use"
+                                    + " Backend.group; nothing has changed, synchronize again or abort the"
                                     + " communicator");
             assertThat(thrown.recovery()).isEqualTo(Recovery.RETRY);
             world.allReduce(1, buffers[1]);
@@ -662,8 +665,9 @@ final class FailureTest {
                             failure -> assertThat(failure.failedRank()).isEqualTo(1))
                     .hasMessage(
                             "rank 1/2 closed its communicator 'world' before joining allReduce #1,"
-                                    + " which rank 0 called; close a communicator when its last"
-                                    + " operation is complete on every rank");
+                                    + " which rank 0 called; look for an exception on rank 1, and"
+                                    + " close a communicator when its last operation is complete"
+                                    + " on every rank");
             world.rank(0).close();
         }
         try (World world = new World(2)) {

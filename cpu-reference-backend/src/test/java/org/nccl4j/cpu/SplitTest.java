@@ -158,7 +158,9 @@ final class SplitTest {
                     .hasMessage(
                             "split #0 of communicator 'world' was not done within 0.2s: rank 0"
                                     + " joined; rank 1 has not called it and has called nothing;"
-                                    + " create a new communicator");
+                                    + " look for a branch or an exception on rank 1, or raise"
+                                    + " operationTimeout if it is only late; create a new"
+                                    + " communicator");
             assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
                     .isInstanceOf(CollectiveTimeoutException.class);
         }
@@ -191,8 +193,9 @@ final class SplitTest {
             Pending<long[]> counts = world.rank(0).exchangeCounts(new long[2]);
             String text =
                     "split #0 of communicator 'world' was not done within 0.2s: rank 0 joined;"
-                            + " rank 1 has not called it and has called nothing; create a new"
-                            + " communicator";
+                            + " rank 1 has not called it and has called nothing; look for a branch or an"
+                            + " exception on rank 1, or raise operationTimeout if it is only late;"
+                            + " create a new communicator";
             for (Pending<?> pending : List.of(split, counts)) {
                 assertThatThrownBy(() -> pending.await(World.LONG))
                         .isInstanceOf(CollectiveTimeoutException.class)

@@ -105,7 +105,8 @@ final class StreamTest {
                             "the event's mark was not passed within 0.02s: stream 0 of device 0:"
                                     + " allReduce(count 1, INT32, SUM), #0 of communicator 'world',"
                                     + " is not done: rank 0 joined; rank 1 has not called it and"
-                                    + " has called nothing; nothing has changed, synchronize"
+                                    + " has called nothing; one thread that drives several ranks"
+                                    + " must use Backend.group; nothing has changed, synchronize"
                                     + " again");
             world.allReduce(1, buffers[1]);
             event.synchronize(World.LONG);
