@@ -5,6 +5,16 @@
 # folders below where package managers and installers put JDKs. A JDK says what it is in its
 # "release" file, so nothing is started to find out. NCCL4J_JVM_DIRS (separated by colons) replaces
 # the list of folders. Without a JDK 25 it prints one line on stderr and fails.
+#
+# use_utf8 lets a JVM open every file: it reads and writes names in the encoding of the locale, and
+# under LC_ALL=C cannot even find its jars in a folder with an accent.
+
+use_utf8() {
+    case $(locale charmap 2>/dev/null) in
+    UTF-8) ;;
+    *) export LC_ALL=C.UTF-8 ;;
+    esac
+}
 
 is_jdk25() {
     [ -x "$1/bin/javac" ] && grep -q '^JAVA_VERSION="25[".]' "$1/release" 2>/dev/null

@@ -15,7 +15,7 @@
 # Sources are few and small: their checksums take less time than starting a JVM takes.
 image_fingerprint() { # root folder
     (
-        CDPATH= cd -- "$1" || exit
+        CDPATH='' cd -- "$1" || exit
         find pom.xml .mvn mvnw bench/image.sh ./*/pom.xml ./*/src/main -type f -print0 |
             LC_ALL=C sort -z | xargs -0 cksum | cksum | tr ' ' '-'
     )
@@ -41,7 +41,7 @@ pack() { # folder of the mark, jar of bench, file with the class path of what be
 case ${0##*/} in
 image.sh)
     set -eu
-    root=$(CDPATH= cd -P -- "$(dirname -- "$0")/.." && pwd)
+    root=$(CDPATH='' cd -P -- "$(dirname -- "$0")/.." && pwd)
     case $1 in
     mark)
         mkdir -p "$2"
