@@ -109,17 +109,7 @@ final class WatchedBackend implements Backend {
     @Override
     public Capabilities capabilities() {
         Capabilities all = real.capabilities();
-        return new Capabilities(
-                all.types(),
-                all.reductions(),
-                all.preMulSum(),
-                all.mismatchDetection(),
-                captures || all.capture(),
-                all.registration(),
-                all.trafficCounters(),
-                all.hostBuffers(),
-                all.firstUseMayWait(),
-                all.peerFailureDetection());
+        return all.withCapture(captures || all.capture());
     }
 
     @Override

@@ -44,6 +44,216 @@ public record Capabilities(
     }
 
     /**
+     * A backend that can do nothing; say what it can with the other methods.
+     *
+     * @return no types, no reductions, and false for the rest
+     */
+    public static Capabilities none() {
+        return new Capabilities(
+                Set.of(), Set.of(), false, false, false, false, false, false, false, false);
+    }
+
+    /**
+     * With other element types.
+     *
+     * @param newTypes the element types
+     * @return the changed copy
+     */
+    public Capabilities withTypes(Set<DataType> newTypes) {
+        return new Capabilities(
+                newTypes,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With other built-in reductions.
+     *
+     * @param newReductions the reductions
+     * @return the changed copy
+     */
+    public Capabilities withReductions(Set<ReduceOp.Predefined> newReductions) {
+        return new Capabilities(
+                types,
+                newReductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without pre-multiplied sums.
+     *
+     * @param able whether {@link ReduceOp.PreMulSum} works
+     * @return the changed copy
+     */
+    public Capabilities withPreMulSum(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                able,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without the detection of mismatches.
+     *
+     * @param able whether ranks that disagree get a {@link MismatchException}
+     * @return the changed copy
+     */
+    public Capabilities withMismatchDetection(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                able,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without graphs.
+     *
+     * @param able whether {@link Backend#capture} works
+     * @return the changed copy
+     */
+    public Capabilities withCapture(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                able,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without registration of buffers.
+     *
+     * @param able whether {@link Communicator#register} works
+     * @return the changed copy
+     */
+    public Capabilities withRegistration(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                able,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without counters of traffic.
+     *
+     * @param able whether {@link Communicator#traffic()} works
+     * @return the changed copy
+     */
+    public Capabilities withTrafficCounters(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                able,
+                hostBuffers,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without host memory as buffers.
+     *
+     * @param able whether devices are host memory
+     * @return the changed copy
+     */
+    public Capabilities withHostBuffers(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                able,
+                firstUseMayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without a wait for connections.
+     *
+     * @param mayWait whether a first use may make its caller wait
+     * @return the changed copy
+     */
+    public Capabilities withFirstUseMayWait(boolean mayWait) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                mayWait,
+                peerFailureDetection);
+    }
+
+    /**
+     * With or without the naming of ranks that left.
+     *
+     * @param able whether a rank that closes or aborts is named on the others
+     * @return the changed copy
+     */
+    public Capabilities withPeerFailureDetection(boolean able) {
+        return new Capabilities(
+                types,
+                reductions,
+                preMulSum,
+                mismatchDetection,
+                capture,
+                registration,
+                trafficCounters,
+                hostBuffers,
+                firstUseMayWait,
+                able);
+    }
+
+    /**
      * Whether a reduction works on a type.
      *
      * @param type the buffers' type

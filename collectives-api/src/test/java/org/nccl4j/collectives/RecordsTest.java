@@ -31,32 +31,60 @@ final class RecordsTest {
     @Test
     void capabilitiesCopyTheirSets() {
         Set<DataType> types = EnumSet.of(DataType.INT8);
-        Capabilities capabilities =
-                new Capabilities(
-                        types, Set.of(), false, false, false, false, false, false, false, false);
+        Capabilities capabilities = Capabilities.none().withTypes(types);
         types.add(DataType.INT32);
 
         assertThat(capabilities.types()).containsExactly(DataType.INT8);
-        assertThatThrownBy(() ->
-                        new Capabilities(
-                                null, Set.of(), false, false, false, false, false, false, false,
-                                false))
+        assertThatThrownBy(() -> Capabilities.none().withTypes(null))
                 .isInstanceOf(InvalidArgumentException.class)
                 .hasMessage("capabilities need sets, got types null and reductions []");
     }
 
     private static Capabilities capabilities(boolean preMulSum) {
+        return Capabilities.none()
+                .withTypes(EnumSet.of(DataType.INT32, DataType.INT8))
+                .withReductions(EnumSet.of(ReduceOp.Predefined.SUM))
+                .withPreMulSum(preMulSum);
+    }
+
+    @Test
+    void eachCapabilityIsChangedAlone() {
+        Capabilities none = Capabilities.none();
+        Set<DataType> types = EnumSet.of(DataType.INT8);
+        Set<ReduceOp.Predefined> reductions = EnumSet.of(ReduceOp.Predefined.SUM);
+
+        assertThat(none.withTypes(types)).isEqualTo(capabilities(types, Set.of(), -1));
+        assertThat(none.withReductions(reductions))
+                .isEqualTo(capabilities(Set.of(), reductions, -1));
+        List<Capabilities> changed =
+                List.of(
+                        none.withPreMulSum(true),
+                        none.withMismatchDetection(true),
+                        none.withCapture(true),
+                        none.withRegistration(true),
+                        none.withTrafficCounters(true),
+                        none.withHostBuffers(true),
+                        none.withFirstUseMayWait(true),
+                        none.withPeerFailureDetection(true));
+        for (int i = 0; i < changed.size(); i++) {
+            assertThat(changed.get(i)).isEqualTo(capabilities(Set.of(), Set.of(), i));
+        }
+    }
+
+    /** The canonical form, with one of the flags set. */
+    private static Capabilities capabilities(
+            Set<DataType> types, Set<ReduceOp.Predefined> reductions, int flag) {
         return new Capabilities(
-                EnumSet.of(DataType.INT32, DataType.INT8),
-                EnumSet.of(ReduceOp.Predefined.SUM),
-                preMulSum,
-                false,
-                false,
-                false,
-                false,
-                false,
-                false,
-                false);
+                types,
+                reductions,
+                flag == 0,
+                flag == 1,
+                flag == 2,
+                flag == 3,
+                flag == 4,
+                flag == 5,
+                flag == 6,
+                flag == 7);
     }
 
     @Test

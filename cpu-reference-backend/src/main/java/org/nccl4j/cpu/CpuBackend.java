@@ -37,17 +37,14 @@ import org.nccl4j.collectives.spi.Roster;
  */
 public final class CpuBackend implements Backend {
     static final Capabilities CAPABILITIES =
-            new Capabilities(
-                    EnumSet.allOf(DataType.class),
-                    EnumSet.allOf(ReduceOp.Predefined.class),
-                    true,
-                    true,
-                    false,
-                    false,
-                    true,
-                    true,
-                    false,
-                    true);
+            Capabilities.none()
+                    .withTypes(EnumSet.allOf(DataType.class))
+                    .withReductions(EnumSet.allOf(ReduceOp.Predefined.class))
+                    .withPreMulSum(true)
+                    .withMismatchDetection(true)
+                    .withTrafficCounters(true)
+                    .withHostBuffers(true)
+                    .withPeerFailureDetection(true);
 
     private static final SecureRandom RANDOM = new SecureRandom();
 

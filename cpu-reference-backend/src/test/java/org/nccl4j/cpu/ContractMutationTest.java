@@ -254,17 +254,13 @@ final class ContractMutationTest {
     static Stream<Mutant> lesserBackendsAreJudgedByTheirClaims() {
         Capabilities full = CpuBackend.CAPABILITIES;
         Capabilities lesser =
-                new Capabilities(
-                        Set.of(DataType.INT32, DataType.FLOAT32),
-                        Set.of(ReduceOp.Predefined.SUM),
-                        false,
-                        false,
-                        full.capture(),
-                        full.registration(),
-                        false,
-                        full.hostBuffers(),
-                        true,
-                        false);
+                full.withTypes(Set.of(DataType.INT32, DataType.FLOAT32))
+                        .withReductions(Set.of(ReduceOp.Predefined.SUM))
+                        .withPreMulSum(false)
+                        .withMismatchDetection(false)
+                        .withTrafficCounters(false)
+                        .withFirstUseMayWait(true)
+                        .withPeerFailureDetection(false);
         return Stream.of("allReduce/", "rank-leaves", "values-", "mismatch-count", "abort-from")
                 .map(cases ->
                         new Mutant(

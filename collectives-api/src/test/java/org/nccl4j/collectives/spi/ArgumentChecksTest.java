@@ -43,17 +43,11 @@ final class ArgumentChecksTest {
 
     private static Capabilities capabilities(
             Set<DataType> types, boolean preMulSum, boolean hostBuffers) {
-        return new Capabilities(
-                types,
-                EnumSet.complementOf(EnumSet.of(ReduceOp.Predefined.PROD)),
-                preMulSum,
-                false,
-                false,
-                false,
-                false,
-                hostBuffers,
-                false,
-                false);
+        return Capabilities.none()
+                .withTypes(types)
+                .withReductions(EnumSet.complementOf(EnumSet.of(ReduceOp.Predefined.PROD)))
+                .withPreMulSum(preMulSum)
+                .withHostBuffers(hostBuffers);
     }
 
     /** The operations, each reduced to what the common checks need; rank 1 of 3 is the root. */
