@@ -1,0 +1,363 @@
+package org.nccl4j.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * The scripts {@code bench/bench}, {@code bench/image.sh} and {@code mvnw}, copied into a small
+ * tree whose JDK, image and Maven are scripts that say how they were called. Nothing is built.
+ */
+@EnabledOnOs({OS.LINUX, OS.MAC})
+final class LauncherTest {
+
+    /** What the scripts may call; there is no java and no mvn among it. */
+    private static final List<String> TOOLS =
+            List.of(
+                    "awk",
+                    "bash",
+                    "cat",
+                    "chmod",
+                    "cksum",
+                    "cp",
+                    "dirname",
+                    "env",
+                    "find",
+                    "flock",
+                    "grep",
+                    "mkdir",
+                    "mktemp",
+                    "mv",
+                    "readlink",
+                    "rm",
+                    "sort",
+                    "tail",
+                    "tr",
+                    "xargs");
+
+    /** A program that prints its name and its arguments, one per line, and exits with 7. */
+    private static final String ECHO = "#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n";
+
+    @TempDir private Path folder;
+
+    private Path tree;
+    private Path jdk;
+    private final Map<String, String> environment = new TreeMap<>();
+
+    /** What a process left behind. */
+    private record Result(int status, List<String> out, List<String> err) {}
+
+    @BeforeEach
+    void plant() throws IOException {
+        folder = folder.toRealPath();
+        tree = folder.resolve("tree with a blank");
+        Path checkout = Path.of("").toAbsolutePath().getParent();
+        for (String script : List.of("mvnw", ".mvn/jdk25.sh", "bench/bench", "bench/image.sh")) {
+            Path copy = tree.resolve(script);
+            Files.createDirectories(copy.getParent());
+            Files.copy(checkout.resolve(script), copy, StandardCopyOption.COPY_ATTRIBUTES);
+        }
+        Files.writeString(tree.resolve("pom.xml"), "<project/>\n");
+        Files.writeString(tree.resolve("bench/pom.xml"), "<project/>\n");
+        Files.createDirectories(tree.resolve("bench/src/main/java"));
+        Files.writeString(source(), "class Source {}\n");
+        jdk = jdk("jdk-25", "25.0.1");
+        Path tools = Files.createDirectory(folder.resolve("tools"));
+        for (String tool : TOOLS) {
+            for (String place : System.getenv("PATH").split(":")) {
+                Path program = Path.of(place, tool);
+                if (Files.isExecutable(program) && !Files.exists(tools.resolve(tool))) {
+                    script(tools.resolve(tool), "#!/bin/sh\nexec '" + program + "' \"$@\"\n");
+                }
+            }
+        }
+        environment.put("PATH", tools.toString());
+        environment.put("JAVA_HOME", jdk.toString());
+        environment.put("NCCL4J_JVM_DIRS", folder.resolve("none").toString());
+    }
+
+    private Path source() {
+        return tree.resolve("bench/src/main/java/Source.java");
+    }
+
+    private Path jdk(String name, String version) throws IOException {
+        Path home = folder.resolve("jvm").resolve(name);
+        script(home.resolve("bin/java"), ECHO);
+        script(home.resolve("bin/javac"), ECHO);
+        Files.writeString(home.resolve("release"), "JAVA_VERSION=\"" + version + "\"\n");
+        return home;
+    }
+
+    private static void script(Path file, String text) throws IOException {
+        Files.createDirectories(file.getParent());
+        Files.writeString(file, text);
+        Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rwxr-xr-x"));
+    }
+
+    /** The image of the sources as they are, by the name that the scripts give it. */
+    private Path image() throws Exception {
+        Path mark = folder.resolve("mark");
+        Result marked = run(tree, "bench/image.sh", "mark", mark.toString());
+        assertThat(marked).isEqualTo(new Result(0, List.of(), List.of()));
+        String fingerprint = Files.readString(mark.resolve("fingerprint")).strip();
+        assertThat(fingerprint).matches("\\d+-\\d+");
+        return Files.createDirectories(tree.resolve("bench/target/image").resolve(fingerprint));
+    }
+
+    private Result run(Path directory, String... command) throws Exception {
+        Path out = Files.createTempFile(folder, "stdout", "");
+        Path err = Files.createTempFile(folder, "stderr", "");
+        List<String> words = new ArrayList<>(Arrays.asList(command));
+        words.set(0, directory.resolve(command[0]).toString());
+        ProcessBuilder builder = new ProcessBuilder(words).directory(directory.toFile());
+        builder.redirectOutput(out.toFile()).redirectError(err.toFile());
+        builder.environment().clear();
+        builder.environment().putAll(environment);
+        Process process = builder.start();
+        try {
+            assertThat(process.waitFor(30, TimeUnit.SECONDS)).as("%s ended", words).isTrue();
+        } finally {
+            process.destroyForcibly();
+        }
+        return new Result(process.exitValue(), Files.readAllLines(out), Files.readAllLines(err));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"bench/bench", "mvnw"})
+    void withoutAJdk25OneLineSaysWhatToDo(String script) throws Exception {
+        environment.remove("JAVA_HOME");
+        jdk("jdk-21", "21.0.2");
+        Files.delete(jdk.resolve("release"));
+        String places = folder.resolve("none") + ":" + folder.resolve("jvm");
+        environment.put("NCCL4J_JVM_DIRS", places);
+        Result result = run(tree, script, "allreduce");
+        assertThat(result.status()).isEqualTo(1);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err())
+                .singleElement()
+                .asString()
+                .startsWith("nccl4j needs a JDK 25, and there is none")
+                .contains(places, "install one", "set JAVA_HOME");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"jvm", "none:jvm", "jvm/jdk-25"})
+    void aJdk25IsFoundAmongOthers(String places) throws Exception {
+        image();
+        jdk("jdk-21", "21.0.2");
+        jdk("jdk-250", "250");
+        environment.remove("JAVA_HOME");
+        environment.put(
+                "NCCL4J_JVM_DIRS",
+                String.join(
+                        ":",
+                        Stream.of(places.split(":"))
+                                .map(place -> folder.resolve(place).toString())
+                                .toList()));
+        assertThat(run(tree, "bench/bench").out()).startsWith(jdk.resolve("bin/java").toString());
+    }
+
+    @Test
+    void theJdkOnThePathIsFound() throws Exception {
+        image();
+        environment.remove("JAVA_HOME");
+        Path java = jdk.resolve("bin/java");
+        Files.createSymbolicLink(folder.resolve("tools/java"), java);
+        assertThat(run(tree, "bench/bench").out()).startsWith(java.toString());
+    }
+
+    @Test
+    void argumentsAndExitStatusPassThrough() throws Exception {
+        Path image = image();
+        environment.put("NCCL4J_JAVA_OPTS", "-Xmx1g -Dsome=thing");
+        Result result = run(tree, "bench/bench", "all_reduce", "-J", "a b.json", "", "*", "$HOME");
+        assertThat(result.status()).isEqualTo(7);
+        assertThat(result.err()).isEmpty();
+        assertThat(result.out())
+                .startsWith(jdk.resolve("bin/java").toString(), "--module-path", image.toString())
+                .containsSequence("-Xmx1g", "-Dsome=thing", "--module")
+                .endsWith(
+                        "org.nccl4j.bench/org.nccl4j.bench.Bench",
+                        "all_reduce",
+                        "-J",
+                        "a b.json",
+                        "",
+                        "*",
+                        "$HOME");
+    }
+
+    /** By links to links, one of them relative, from a folder that is none of theirs. */
+    @Test
+    void aLinkRunsTheTreeThatItLeadsTo() throws Exception {
+        Path image = image();
+        Path links = Files.createDirectories(folder.resolve("links/deep"));
+        Path elsewhere = Files.createDirectory(folder.resolve("elsewhere"));
+        Files.createSymbolicLink(links.resolve("first"), tree.resolve("bench/bench"));
+        Files.createSymbolicLink(folder.resolve("links/second"), Path.of("deep/first"));
+        Files.createSymbolicLink(elsewhere.resolve("bench"), folder.resolve("links/second"));
+        Path caller = Files.createDirectory(folder.resolve("caller"));
+        Result result = run(caller, elsewhere.resolve("bench").toString(), "sendrecv");
+        assertThat(result.status()).isEqualTo(7);
+        assertThat(result.err()).isEmpty();
+        assertThat(result.out()).contains(image.toString()).endsWith("sendrecv");
+    }
+
+    /** A build that makes the image of the sources that it finds, as the real one does. */
+    private void buildThatWorks() throws IOException {
+        script(
+                tree.resolve("mvnw"),
+                """
+                #!/bin/sh
+                root=$(dirname "$0")
+                printf '%s\\n' "$@" >>"$root/built"
+                echo noise
+                echo noise >&2
+                "$root/bench/image.sh" mark "$root/marked"
+                mkdir -p "$root/bench/target/image/$(cat "$root/marked/fingerprint")"
+                """);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"changed", "added", "removed"})
+    void aStaleImageIsBuiltAnewOnceAndNeverRun(String change) throws Exception {
+        buildThatWorks();
+        Path added = source().resolveSibling("Added.java");
+        Files.writeString(added, "class Added {}\n");
+        Path stale = image();
+        assertThat(run(tree, "bench/bench").err()).as("up to date").isEmpty();
+        assertThat(tree.resolve("built")).doesNotExist();
+        switch (change) {
+            case "changed" -> Files.writeString(source(), "class Source { int changed; }\n");
+            case "added" -> Files.writeString(source().resolveSibling("B.java"), "class B {}\n");
+            case "removed" -> Files.delete(added);
+            default -> throw new AssertionError(change);
+        }
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.status()).isEqualTo(7);
+        assertThat(result.err())
+                .singleElement()
+                .asString()
+                .startsWith("bench: building nccl4j (the log is ");
+        Path fresh = image();
+        assertThat(fresh).isNotEqualTo(stale);
+        assertThat(result.out())
+                .contains(fresh.toString())
+                .doesNotContain(stale.toString(), "noise")
+                .endsWith("allreduce");
+        assertThat(Files.readAllLines(tree.resolve("built")))
+                .contains("--also-make", "-Dmaven.test.skip=true")
+                .containsOnlyOnce("package");
+        assertThat(run(tree, "bench/bench").err()).as("up to date again").isEmpty();
+    }
+
+    @Test
+    void aFailedBuildShowsWhatFailedAndWhereTheRestIs() throws Exception {
+        script(
+                tree.resolve("mvnw"),
+                """
+                #!/bin/sh
+                echo '[INFO] Compiling'
+                echo '[ERROR] Source.java:[1,2] no such thing'
+                echo '[ERROR] Failed to execute goal compile'
+                echo '[ERROR] Source.java:[1,2] no such thing'
+                exit 1
+                """);
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.status()).isEqualTo(1);
+        assertThat(result.out()).isEmpty();
+        Path log = tree.resolve("bench/target/bench-build.log");
+        assertThat(result.err())
+                .containsExactly(
+                        "bench: building nccl4j (the log is " + log + ")",
+                        "[ERROR] Source.java:[1,2] no such thing",
+                        "[ERROR] Failed to execute goal compile",
+                        "bench: the build failed; the whole log is " + log);
+        assertThat(log).content().contains("[INFO] Compiling");
+    }
+
+    @Test
+    void sourcesThatChangeDuringEachBuildEndIt() throws Exception {
+        script(
+                tree.resolve("mvnw"),
+                "#!/bin/sh\necho '//' >>\"$(dirname \"$0\")/bench/src/main/java/Source.java\"\n");
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.status()).isEqualTo(1);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err())
+                .hasSize(3)
+                .last()
+                .asString()
+                .startsWith("bench: the sources changed during each of two builds");
+    }
+
+    @Test
+    void anImageHoldsTheJarsAndOnlyOfTheSourcesThatWereMarked() throws Exception {
+        Path jar = Files.writeString(folder.resolve("bench.jar"), "bench");
+        Path library = Files.writeString(folder.resolve("library.jar"), "library");
+        Path other = Files.writeString(folder.resolve("other.jar"), "other");
+        Path classPath =
+                Files.writeString(folder.resolve("class-path"), library + ":" + other + "\n");
+        String mark = folder.resolve("mark").toString();
+        String[] pack = {"bench/image.sh", "pack", mark, jar.toString(), classPath.toString()};
+        Path images = tree.resolve("bench/target/image");
+        run(tree, "bench/image.sh", "mark", mark);
+        Files.writeString(source(), "class Source { int changed; }\n");
+        assertThat(run(tree, pack).status()).isZero();
+        assertThat(images).doesNotExist();
+        run(tree, "bench/image.sh", "mark", mark);
+        assertThat(run(tree, pack)).isEqualTo(new Result(0, List.of(), List.of()));
+        try (Stream<Path> made = Files.list(images)) {
+            assertThat(made)
+                    .singleElement()
+                    .satisfies(image ->
+                            assertThat(image)
+                                    .isEqualTo(image())
+                                    .isDirectoryContaining("glob:**/bench.jar")
+                                    .isDirectoryContaining("glob:**/library.jar")
+                                    .isDirectoryContaining("glob:**/other.jar"));
+        }
+    }
+
+    @Test
+    void mvnwRunsMavenOnTheJdkFromAnyDirectory() throws Exception {
+        Path maven = folder.resolve("maven");
+        script(maven.resolve("bin/mvn"), ECHO.replace("\"$0\"", "\"$JAVA_HOME\""));
+        environment.remove("JAVA_HOME");
+        environment.put("NCCL4J_JVM_DIRS", folder.resolve("jvm").toString());
+        environment.put("MAVEN_HOME", maven.toString());
+        Path elsewhere = Files.createDirectory(folder.resolve("elsewhere"));
+        Result result = run(elsewhere, tree.resolve("mvnw").toString(), "-Da=b c", "verify");
+        assertThat(result)
+                .isEqualTo(new Result(7, List.of(jdk.toString(), "-Da=b c", "verify"), List.of()));
+    }
+
+    @Test
+    void withoutMavenOneLineSaysWhatToDo() throws Exception {
+        Result result = run(tree, "mvnw", "verify");
+        assertThat(result.status()).isEqualTo(1);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err())
+                .singleElement()
+                .asString()
+                .contains("no mvn on the PATH", "MAVEN_HOME");
+    }
+}
