@@ -31,6 +31,9 @@ record BenchOptions(
     /** The backend name that leaves the choice to us. */
     static final String AUTO = "auto";
 
+    /** What --jit-warmup is if not given, unless there is a trace. */
+    static final double JIT_WARMUP_SECONDS = 2;
+
     BenchOptions {
         commandLine = List.copyOf(commandLine);
     }
@@ -109,6 +112,7 @@ record BenchOptions(
      * @param iterations -n, at least 1
      * @param aggregated -m: operations per iteration, in one group if more than 1; at least 1
      * @param warmupIterations -w; 0 or less for none
+     * @param jitWarmupSeconds --jit-warmup, 0 or more; 0 for none
      * @param blocking -z: 0 no, 1 wait and barrier after each operation, 3 wait and barrier after
      *     each iteration with the barrier not timed, any other value waits after each operation
      * @param timeoutSeconds -T; 0 or less for none
@@ -121,6 +125,7 @@ record BenchOptions(
             int iterations,
             int aggregated,
             int warmupIterations,
+            double jitWarmupSeconds,
             int blocking,
             int timeoutSeconds,
             int graphLaunches,

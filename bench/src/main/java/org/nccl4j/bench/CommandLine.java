@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.function.Function;
 import java.util.stream.Stream;
@@ -53,6 +54,7 @@ final class CommandLine {
     private int iterations = 20;
     private int aggregated = 1;
     private int warmupIterations = 1;
+    private OptionalDouble jitWarmupSeconds = OptionalDouble.empty();
     private int runCycles = 1;
     private boolean parallelInit;
     private int checkRounds = 1;
@@ -234,6 +236,7 @@ final class CommandLine {
             case PER_ITER_SKIP -> perIterationSkip = integer(flag, value);
             case BACKEND -> {} // known since before the first option was interpreted
             case TRACE -> traceFile = Optional.of(value);
+            case JIT_WARMUP -> jitWarmupSeconds = OptionalDouble.of(seconds(flag, value));
             case HELP -> throw new IllegalStateException("help ends the interpretation");
         }
     }
@@ -265,6 +268,15 @@ final class CommandLine {
                             + "'");
         }
         return sizeBytes;
+    }
+
+    private static double seconds(Flag flag, String value) throws Refusal {
+        double seconds = CNumber.parseWholeDouble(value).orElse(-1);
+        if (!(seconds >= 0)) {
+            throw new Refusal(
+                    "bench: " + flag.typed() + " takes seconds, 0 or more; got '" + value + "'");
+        }
+        return seconds;
     }
 
     private List<RedOp> ops(String value) {
@@ -468,6 +480,9 @@ final class CommandLine {
                         iterations,
                         aggregated,
                         warmupIterations,
+                        // A trace is for its steps, and none should be of rows that nobody sees.
+                        jitWarmupSeconds.orElse(
+                                traceFile.isPresent() ? 0 : BenchOptions.JIT_WARMUP_SECONDS),
                         blocking,
                         timeoutSeconds,
                         graphLaunches,

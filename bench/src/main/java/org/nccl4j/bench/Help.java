@@ -80,6 +80,8 @@ final class Help {
                     so far -y, -R, -x, -D and -V everywhere, -G where nothing captures.
                   Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
+                  Before the first row of each type and reduction, rows that nobody sees run until
+                    the JVM has compiled what they need, for at most --jit-warmup seconds.
                   The second cell of alltoall, alltoallv and sendrecv uses two buffers, as the first.
                   alltoallv's summary is printed in its own lines, before the row.
                   hypercube runs a group per step over all devices of a thread.

@@ -41,6 +41,7 @@ final class Sweep {
     private final double[] issueSeconds;
     private final double[][] sampleMicros;
     private boolean anyWrong;
+    private boolean compiled;
     private int row;
 
     /**
@@ -89,6 +90,14 @@ final class Sweep {
         return new RowPlan(of, sizeBytes, shape, bytes);
     }
 
+    /** The sizes of the warm-up that are small enough to show how fast the code is. */
+    List<RowPlan> smallPlans(Series of) {
+        return sizes.warmupSizesBytes()
+                .takeWhile(size -> size <= JitWarmup.LARGEST_BYTES / ranks.size())
+                .mapToObj(size -> plan(of, size))
+                .toList();
+    }
+
     /** Waits for all threads. A thread that fails interrupts the others. */
     void meet() throws InterruptedException {
         if (threads == 1) {
@@ -108,6 +117,21 @@ final class Sweep {
         wallSeconds[thread] = wall;
         issueSeconds[thread] = issue;
         sampleMicros[thread] = samples;
+    }
+
+    /** What the first thread's last loop took per operation. Called by that thread alone. */
+    double lastSeconds() {
+        return wallSeconds[0];
+    }
+
+    /** Decides whether the warm-up has come to its end. Called by the first thread alone. */
+    void compiled(boolean enough) {
+        compiled = enough;
+    }
+
+    /** What was decided last. Meaningful to every thread between two meetings. */
+    boolean isCompiled() {
+        return compiled;
     }
 
     /** Fills the buffers of all ranks for timed operations. Called by the first thread alone. */

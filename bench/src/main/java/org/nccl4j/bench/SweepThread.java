@@ -19,6 +19,12 @@ final class SweepThread {
     /** What -T 0 waits; an operation's own deadline ends the wait long before. */
     private static final Duration UNLIMITED = Duration.ofDays(365);
 
+    /** Which share of --jit-warmup further types and reductions get. */
+    private static final double FURTHER_SERIES = 0.1;
+
+    /** How many operations a loop has in that warm-up: as many as by default in a cell. */
+    private static final int LOOP_OPERATIONS = 20;
+
     private final Sweep sweep;
     private final int number;
     private final Backend backend;
@@ -55,7 +61,10 @@ final class SweepThread {
             sweep.skipped();
             return;
         }
+        Series before = null;
         for (Series series : sweep.series) {
+            compile(series, before);
+            before = series;
             warmUp(series);
             for (int cycle = 0; sweep.sizes.endless() || cycle < sweep.sizes.runCycles(); cycle++) {
                 PrimitiveIterator.OfLong sizes = sweep.sizes.sizesBytes().iterator();
@@ -68,6 +77,51 @@ final class SweepThread {
                     }
                 }
             }
+        }
+    }
+
+    /**
+     * Runs cells that nobody sees until the JVM has compiled what cells run, for --jit-warmup
+     * seconds at most. What the first series had compiled serves all, so others get a fraction of
+     * that, and those that differ in the root alone get nothing.
+     *
+     * @param before the series that has run before, or null
+     */
+    private void compile(Series series, Series before) throws InterruptedException {
+        double seconds = timing.jitWarmupSeconds();
+        if (before != null) {
+            boolean sameCode = series.type() == before.type() && series.op() == before.op();
+            seconds = sameCode ? 0 : seconds * FURTHER_SERIES;
+        }
+        List<RowPlan> plans = sweep.smallPlans(series);
+        if (seconds == 0 || plans.isEmpty()) {
+            return;
+        }
+        int iterations =
+                Math.min(timing.iterations(), Math.max(1, LOOP_OPERATIONS / timing.aggregated()));
+        long each = (long) iterations * timing.aggregated();
+        Placement[] placements = Placement.values();
+        int cells = placements.length * plans.size();
+        JitWarmup warmup = new JitWarmup(seconds, cells, JitWarmup.processClock());
+        boolean compiled = false;
+        for (int turn = 0; !compiled; turn++) {
+            int cell = turn % cells;
+            RowPlan plan = plans.get(cell / placements.length);
+            Placement placement = placements[cell % placements.length];
+            prime(plan, placement);
+            OperationRecorder.Prepared[] loop = loop(plan, placement, iterations);
+            long operations = JitWarmup.operations(plan.sizeBytes(), turn / cells);
+            for (long done = 0; done < operations; done += each) {
+                measure(loop, iterations);
+                if (isFirst()) {
+                    warmup.measured(cell, each, sweep.lastSeconds());
+                }
+            }
+            if (isFirst()) {
+                sweep.compiled(warmup.isOver());
+            }
+            sweep.meet();
+            compiled = sweep.isCompiled();
         }
     }
 
@@ -93,38 +147,48 @@ final class SweepThread {
         repetition++;
         if (isFirst()) {
             sweep.starting(plan, placement);
-            if (checkRounds != 0) {
-                sweep.fillForTiming(plan, placement);
-            }
         }
-        sweep.meet();
-        OperationRecorder.Prepared single = recorder.one(plan, placement, 0);
-        enqueue(single);
-        complete();
-        measure(plan, placement);
+        OperationRecorder.Prepared single = prime(plan, placement);
+        measure(loop(plan, placement, timing.iterations()), timing.iterations());
         sweep.meet();
         OptionalLong wrong = check(plan, placement, single);
         return isFirst() ? sweep.cell(plan, wrong) : null;
     }
 
-    private void measure(RowPlan plan, Placement placement) throws InterruptedException {
-        OperationRecorder.Prepared[] loop =
-                recorder.loop(plan, placement, timing.iterations(), timing.aggregated())
-                        .toArray(OperationRecorder.Prepared[]::new);
-        double operations = (double) timing.iterations() * timing.aggregated();
+    /** Fills the buffers and runs one operation, which is returned. */
+    private OperationRecorder.Prepared prime(RowPlan plan, Placement placement)
+            throws InterruptedException {
+        if (isFirst() && checkRounds != 0) {
+            sweep.fillForTiming(plan, placement);
+        }
+        sweep.meet();
+        OperationRecorder.Prepared single = recorder.one(plan, placement, 0);
+        enqueue(single);
+        complete();
+        return single;
+    }
+
+    private OperationRecorder.Prepared[] loop(RowPlan plan, Placement placement, int iterations) {
+        return recorder.loop(plan, placement, iterations, timing.aggregated())
+                .toArray(OperationRecorder.Prepared[]::new);
+    }
+
+    private void measure(OperationRecorder.Prepared[] loop, int iterations)
+            throws InterruptedException {
+        double operations = (double) iterations * timing.aggregated();
         if (timing.graphLaunches() > 0) {
-            measureGraph(loop, operations);
+            measureGraph(loop, iterations, operations);
             return;
         }
         sweep.meet();
         long wallNanos;
         long issueNanos;
         if (timing.blocking() == 3) {
-            wallNanos = runStopped(loop);
+            wallNanos = runStopped(loop, iterations);
             issueNanos = wallNanos;
         } else {
             long start = System.nanoTime();
-            runThrough(loop);
+            runThrough(loop, iterations);
             issueNanos = System.nanoTime() - start;
             complete();
             wallNanos = System.nanoTime() - start;
@@ -133,12 +197,13 @@ final class SweepThread {
                 number,
                 wallNanos / 1e9 / operations,
                 issueNanos / 1e9 / operations,
-                timing.perIteration() ? samplesMicros() : new double[0]);
+                timing.perIteration() ? samplesMicros(iterations) : new double[0]);
     }
 
-    private void runThrough(OperationRecorder.Prepared[] loop) throws InterruptedException {
+    private void runThrough(OperationRecorder.Prepared[] loop, int iterations)
+            throws InterruptedException {
         mark(0, false);
-        for (int i = 0, at = 0; i < timing.iterations(); i++) {
+        for (int i = 0, at = 0; i < iterations; i++) {
             enqueue(loop[at]);
             at = at + 1 == loop.length ? 0 : at + 1;
             mark(i + 1, false);
@@ -150,9 +215,10 @@ final class SweepThread {
      *
      * @return nanoseconds while the clock ran
      */
-    private long runStopped(OperationRecorder.Prepared[] loop) throws InterruptedException {
+    private long runStopped(OperationRecorder.Prepared[] loop, int iterations)
+            throws InterruptedException {
         long nanos = 0;
-        for (int i = 0, at = 0; i < timing.iterations(); i++) {
+        for (int i = 0, at = 0; i < iterations; i++) {
             long start = System.nanoTime();
             mark(i, false);
             enqueue(loop[at]);
@@ -165,13 +231,13 @@ final class SweepThread {
         return nanos;
     }
 
-    private void measureGraph(OperationRecorder.Prepared[] loop, double operations)
+    private void measureGraph(OperationRecorder.Prepared[] loop, int iterations, double operations)
             throws InterruptedException {
         try (Graph graph =
                 backend.capture(
                         streams,
                         () -> {
-                            for (int i = 0; i < timing.iterations(); i++) {
+                            for (int i = 0; i < iterations; i++) {
                                 loop[i % loop.length].enqueue();
                             }
                         })) {
@@ -244,8 +310,8 @@ final class SweepThread {
     }
 
     /** Per iteration the time of this thread's slowest rank, per operation. */
-    private double[] samplesMicros() {
-        double[] samples = new double[timing.iterations()];
+    private double[] samplesMicros(int iterations) {
+        double[] samples = new double[iterations];
         for (int i = 0; i < samples.length; i++) {
             for (BenchRank rank : ranks) {
                 DeviceEvent end =

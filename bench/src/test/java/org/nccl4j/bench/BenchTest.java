@@ -234,6 +234,7 @@ final class BenchTest {
         assertThat(run.console.outLines().getLast()).startsWith("#  Rank  1 ");
     }
 
+    /** Without --jit-warmup, whose operations are not counted beforehand. */
     @Test
     void operationsAreCountedAndRotateThroughTheBuffers() {
         RunningBench run =
@@ -253,6 +254,41 @@ final class BenchTest {
         // Groups: one operation of both ranks, or two.
         assertThat(run.backend.groupSizes).containsOnly(2, 4);
         assertThat(run.backend.groupSizes.stream().filter(size -> size == 4)).hasSize(36);
+    }
+
+    @Test
+    void cellsRunUnseenBeforeTheFirstRowOfEachReduction() {
+        String line = "reduce -t 2 -b 8 -e 64 -i 24 -n 3 -m 2 -w 2 -c 2 -N 2 -o all -r all";
+        RunningBench without = RunningBench.run(line);
+        RunningBench run =
+                RunningBench.run(
+                        line + " --jit-warmup 0.2",
+                        bench -> bench.properties.put("nccl4j.bench.corrupt", "0:0:0:0"));
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.FAILED);
+        // Only the row that was made wrong is: nothing is printed or counted before it.
+        assertThat(run.console.out()).contains("# Out of bounds values : 1 FAILED\n");
+        assertThat(run.rows()).hasSameSizeAs(without.rows());
+        assertThat(fromEnd(run, WRONG_OUT_OF_PLACE)).startsWith("1").containsOnlyOnce("1");
+        assertThat(run.backend.calls.size()).isGreaterThan(2 * without.backend.calls.size());
+    }
+
+    @Test
+    void largeSizesAloneNeedNoWarmUpOfTheJvm() {
+        String line = "all_reduce -g 2 -b 1M -e 1M -n 1";
+        RunningBench without = RunningBench.run(line);
+        RunningBench run = RunningBench.run(line + " --jit-warmup 10");
+        assertThat(run.backend.calls).hasSameSizeAs(without.backend.calls);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"-I 1", "-z 1", "-z 3", "-c -1", "-c 0", "-G 2", "-u 1", "-n 1"})
+    void everyWayToRunCanRunUnseen(String options) {
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce -t 2 -b 64 -e 128 -n 30 --jit-warmup 0.05 " + options,
+                        bench -> bench.backend.captures = true);
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.OK);
+        assertThat(run.rows()).hasSize(2);
     }
 
     @Test

@@ -65,7 +65,7 @@ final class CommandLineTest {
                                 new BenchOptions.Sweep(32 << 20, 32 << 20, 1 << 20, 2, 1),
                                 new BenchOptions.Layout(1, OptionalInt.empty(), false),
                                 new BenchOptions.Timing(
-                                        20, 1, 1, 0, 0, 0, TimeAverage.MEAN, false, 0),
+                                        20, 1, 1, 2, 0, 0, 0, TimeAverage.MEAN, false, 0),
                                 new BenchOptions.Work(
                                         List.of(ElementType.FLOAT), List.of(RedOp.SUM), 0, 1, 0),
                                 new BenchOptions.Output(
@@ -80,8 +80,8 @@ final class CommandLineTest {
                         nccl(23007),
                         "reduce -t 2 -g 3 -b 1K -e 1M -i 4K -f 4 -n 5 -m 6 -w 7 -N 8 -p 1 -c 2 -o"
                                 + " max -d half -r 1 -z 2 -y 0 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3"
-                                + " -R 0 -x -1 -D 0 -M 1 -u 1 -I 1 -K 4 --backend nccl --trace"
-                                + " t");
+                                + " -R 0 -x -1 -D 0 -M 1 -u 1 -I 1 -K 4 --backend nccl"
+                                + " --jit-warmup 0.5 --trace t");
         assertThat(options.program()).isEqualTo(Program.REDUCE);
         assertThat(options.backend()).isEqualTo("nccl");
         assertThat(options.commandLine())
@@ -90,7 +90,8 @@ final class CommandLineTest {
         assertThat(options.sweep()).isEqualTo(new BenchOptions.Sweep(1024, 1 << 20, 4096, 4, 8));
         assertThat(options.layout()).isEqualTo(new BenchOptions.Layout(2, OptionalInt.of(3), true));
         assertThat(options.timing())
-                .isEqualTo(new BenchOptions.Timing(5, 6, 7, 2, 9, 0, TimeAverage.MAX, true, 4));
+                .isEqualTo(
+                        new BenchOptions.Timing(5, 6, 7, 0.5, 2, 9, 0, TimeAverage.MAX, true, 4));
         assertThat(options.work())
                 .isEqualTo(
                         new BenchOptions.Work(
@@ -434,6 +435,26 @@ final class CommandLineTest {
                                 },
                                 "all_reduce -R 1"))
                 .hasMessage("auto is not here");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "all_reduce, 2",
+        "all_reduce --jit-warmup 0, 0",
+        "all_reduce --jit-warmup 1e-1, 0.1",
+        "all_reduce --trace t, 0",
+        "all_reduce --jit-warmup 3 --trace t, 3",
+    })
+    void theJvmWarmsUpUnlessToldOtherwise(String line, double seconds) {
+        assertThat(run(line).timing().jitWarmupSeconds()).isEqualTo(seconds);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"-1", "1s", "nan", "much"})
+    void aWarmUpThatIsNoTimeIsRefused(String value) {
+        assertThat(exit("all_reduce --jit-warmup " + value)).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(captured.err())
+                .isEqualTo("bench: --jit-warmup takes seconds, 0 or more; got '" + value + "'\n");
     }
 
     @Test

@@ -32,7 +32,15 @@ final class HelpTest {
         List<String> lines = Help.usage(Program.ALL_REDUCE);
         String text = String.join("\n", lines);
         assertThat(text)
-                .contains("--backend", "--trace", "-f 2", "-r all", "#wrong", "algbw", "busbw")
+                .contains(
+                        "--backend",
+                        "--trace",
+                        "--jit-warmup",
+                        "-f 2",
+                        "-r all",
+                        "#wrong",
+                        "algbw",
+                        "busbw")
                 .contains("bench all_reduce -b 1K -e 1G -g 2");
         for (ExitCode code : ExitCode.values()) {
             assertThat(lines).anyMatch(line -> line.matches(" +" + code.status() + "  \\w.*"));

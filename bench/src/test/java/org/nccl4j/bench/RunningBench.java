@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,7 +30,7 @@ final class RunningBench {
 
     private RunningBench() {}
 
-    /** Runs a command line as a shell would split it. */
+    /** Runs a command line as a shell would split it, without --jit-warmup unless it has one. */
     static RunningBench run(String line) {
         return run(line, bench -> {});
     }
@@ -38,7 +39,11 @@ final class RunningBench {
     static RunningBench run(String line, Consumer<RunningBench> prepare) {
         RunningBench running = new RunningBench();
         prepare.accept(running);
-        running.code = running.bench(running.console.console()).run(List.of(line.split(" ")));
+        List<String> words = new ArrayList<>(List.of(line.split(" ")));
+        if (!words.contains("--jit-warmup")) {
+            words.addAll(List.of("--jit-warmup", "0"));
+        }
+        running.code = running.bench(running.console.console()).run(words);
         return running;
     }
 
