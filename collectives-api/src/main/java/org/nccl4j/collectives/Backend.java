@@ -88,7 +88,7 @@ public interface Backend {
      * @param config this rank's configuration
      * @return the communicator
      * @throws InvalidArgumentException if the rank is out of range or taken, or ranks disagree
-     *     about the size
+     *     about the size or about the configuration's name, timeout or {@code abortOnFailure}
      * @throws CollectiveTimeoutException if ranks are missing at the deadline; the message names
      *     them
      * @throws WaitInterruptedException if the thread is or gets interrupted; this rank has not

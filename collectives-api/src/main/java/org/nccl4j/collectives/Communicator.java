@@ -40,7 +40,7 @@ public interface Communicator extends Operations, AutoCloseable {
     Device device();
 
     /**
-     * The configuration that it was made with.
+     * The configuration that this rank was made with.
      *
      * @return the configuration
      */
@@ -57,8 +57,8 @@ public interface Communicator extends Operations, AutoCloseable {
      * Splits the communicator. A collective host-side call: every rank makes it, in the same order
      * as its operations, and no rank waits in it. The parent stays usable; its next operation waits
      * for the split, at most {@link CommunicatorConfig#operationTimeout}. The new communicators
-     * have the parent's configuration and a life of their own: closing one does not close the
-     * other.
+     * have, rank by rank, the parent's configuration and a life of their own: closing one does not
+     * close the other.
      *
      * @param color ranks with the same color form a new communicator; {@link #NO_COLOR} joins none
      * @param key orders the new ranks, ties by rank in the parent
@@ -149,9 +149,10 @@ public interface Communicator extends Operations, AutoCloseable {
 
     /**
      * Waits for the work that was enqueued, at most {@link CommunicatorConfig#operationTimeout},
-     * then leaves; if work cannot end, aborts. Closing twice, or after {@link #abort}, does
-     * nothing. A peer that still needs this rank afterwards gets a {@link RankFailedException}. One
-     * thread that drives several ranks uses {@link Backend#closeAll}.
+     * then leaves; if work cannot end, aborts, which may take a second more. Closing a closed
+     * communicator does nothing; one that another thread is closing returns when that is done. A
+     * peer that still needs this rank afterwards gets a {@link RankFailedException}. One thread
+     * that drives several ranks uses {@link Backend#closeAll}.
      *
      * @throws WaitInterruptedException if the thread is or gets interrupted while work is left; the
      *     communicator is still open, close it again

@@ -8,14 +8,16 @@ import java.util.OptionalInt;
 /**
  * How a communicator behaves. Start from {@link #defaults()} and change what matters with the
  * {@code with} methods, because components may be added; all ranks must use the same values but for
- * device and trace file. What a backend cannot do it refuses with {@link UnsupportedException} when
- * the communicator is made.
+ * device and trace file, which are each rank's own. {@link Backend#create} refuses ranks whose
+ * name, timeout or {@code abortOnFailure} differ. What a backend cannot do it refuses with {@link
+ * UnsupportedException} when the communicator is made.
  *
  * <p>Thread safety: immutable.
  *
  * @param name shown in messages and traces
- * @param operationTimeout how long an operation may head its stream before the communicator fails;
- *     also the bound of every wait inside create, split and close
+ * @param operationTimeout how long an operation may head its stream, or the oldest split or
+ *     exchange of counts wait for ranks, before the communicator fails; also the bound of every
+ *     wait inside create, split and close
  * @param abortOnFailure whether the watchdog aborts a failed communicator by itself, so that
  *     buffers and streams become free without a call of the user
  * @param deviceOrdinal the device of this rank; empty lets the backend choose, as it must be for
@@ -25,7 +27,8 @@ import java.util.OptionalInt;
  * @param timing whether NCCL operations are timed for JFR events
  * @param consistencyCheck compares operations' signatures through this store where the backend
  *     cannot detect mismatches itself ({@link Capabilities#mismatchDetection})
- * @param traceFile where to write a JSON line per step of each algorithm
+ * @param traceFile where to write a JSON line per step that this rank takes in an algorithm, here
+ *     and in communicators split from this one
  */
 public record CommunicatorConfig(
         String name,

@@ -22,7 +22,7 @@ abstract class CheckedOperations implements Operations {
         this.member = member;
         this.checks =
                 new ArgumentChecks(
-                        CpuBackend.CAPABILITIES, member.device, member.rank, member.clique.size);
+                        CpuBackend.CAPABILITIES, member.device(), member.rank, member.clique.size);
     }
 
     /** Refuses what is called at the wrong time or place. */

@@ -1,14 +1,12 @@
 package org.nccl4j.cpu;
 
-import java.io.IOException;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLongArray;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
-import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Traffic;
-import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -21,16 +19,12 @@ import org.nccl4j.collectives.spi.Durations;
 final class Clique {
     final Scheduler scheduler;
     final Engine engine;
-    final CommunicatorConfig config;
     final String name;
     final int size;
-    final List<CpuDevice> devices;
     final Member[] members;
-
-    /** Where steps are written, or null. */
-    final TraceWriter trace;
-
+    final Duration operationTimeout;
     final long timeoutNanos;
+    final boolean abortOnFailure;
 
     /** Joined operations that are not complete; while there are any, buffers may be in use. */
     int running;
@@ -60,63 +54,22 @@ final class Clique {
     private final SlotRing[] pairs;
     private final AtomicLongArray sentBytes;
 
-    Clique(
-            Scheduler scheduler,
-            Engine engine,
-            CommunicatorConfig config,
-            String name,
-            List<CpuDevice> devices) {
+    Clique(Scheduler scheduler, Engine engine, String name, List<Seat> seats) {
+        CommunicatorConfig agreed = seats.getFirst().config();
         this.scheduler = scheduler;
         this.engine = engine;
-        this.config = config;
         this.name = name;
-        this.devices = List.copyOf(devices);
-        this.size = devices.size();
-        this.trace = openTrace();
-        this.timeoutNanos = Durations.saturatedNanos(config.operationTimeout());
+        this.size = seats.size();
+        this.operationTimeout = agreed.operationTimeout();
+        this.timeoutNanos = Durations.saturatedNanos(operationTimeout);
+        this.abortOnFailure = agreed.abortOnFailure();
         this.members = new Member[size];
         for (int rank = 0; rank < size; rank++) {
-            members[rank] = new Member(this, rank, devices.get(rank));
+            members[rank] = new Member(this, rank, seats.get(rank));
         }
         this.collectives = new SlotRing(this, -1, -1);
         this.pairs = new SlotRing[size * size];
         this.sentBytes = new AtomicLongArray(size * size);
-    }
-
-    private TraceWriter openTrace() {
-        if (config.traceFile().isEmpty()) {
-            return null;
-        }
-        try {
-            return TraceWriter.open(config.traceFile().get(), name);
-        } catch (IOException e) {
-            throw new InvalidArgumentException(
-                    "communicator '"
-                            + name
-                            + "': trace file "
-                            + config.traceFile().get()
-                            + " cannot be written: "
-                            + e,
-                    e);
-        }
-    }
-
-    /** Ends the trace, once, when nothing is written any more. Lock not held. */
-    void closeTrace() {
-        if (trace != null) {
-            try {
-                trace.close();
-            } catch (IOException e) {
-                scheduler.log().log(System.Logger.Level.ERROR, e.getMessage(), e);
-                throw new UnsupportedException(
-                        "communicator '"
-                                + name
-                                + "' is closed, but its "
-                                + e.getMessage()
-                                + "; free space, or name another file",
-                        e);
-            }
-        }
     }
 
     SlotRing collectives() {

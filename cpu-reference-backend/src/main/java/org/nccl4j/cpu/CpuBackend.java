@@ -10,7 +10,6 @@ import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Bootstrap;
 import org.nccl4j.collectives.Capabilities;
-import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
@@ -26,7 +25,6 @@ import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
-import org.nccl4j.collectives.WaitInterruptedException;
 import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Roster;
 
@@ -117,11 +115,12 @@ public final class CpuBackend implements Backend {
                             + config.deviceOrdinal().getAsInt()
                             + "; leave it out, or use create() per rank");
         }
-        List<CpuDevice> rankDevices = new ArrayList<>(ranks);
+        List<Seat> seats = new ArrayList<>(ranks);
         for (int rank = 0; rank < ranks; rank++) {
-            rankDevices.add(devices.device(rank));
+            // They share one trace file: only the first can be refused, with nothing to undo.
+            seats.add(Seat.of(devices.device(rank), config));
         }
-        Clique clique = new Clique(scheduler, engine, config, config.name(), rankDevices);
+        Clique clique = new Clique(scheduler, engine, config.name(), seats);
         List<CpuCommunicator> communicators;
         Chore chores;
         synchronized (scheduler) {
@@ -162,7 +161,8 @@ public final class CpuBackend implements Backend {
                     case Rendezvous rendezvous -> meet(rendezvous, rank, size, config);
                 };
         CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
-        return Meeting.join(scheduler, engine, id, rank, size, device, config, startNanos);
+        Seat seat = Seat.of(device, config);
+        return Meeting.join(scheduler, engine, id, rank, size, seat, startNanos);
     }
 
     private UniqueId meet(Rendezvous rendezvous, int rank, int size, CommunicatorConfig config) {
@@ -298,36 +298,7 @@ public final class CpuBackend implements Backend {
             OpenGroup.refuseIfTouched(each.member());
             mine.add(each);
         }
-        CollectiveException first = null;
-        for (int i = 0; i < mine.size(); i++) {
-            try {
-                first = join(first, mine.get(i).finishWork());
-            } catch (WaitInterruptedException e) {
-                mine.subList(0, i + 1).forEach(CpuCommunicator::reopen);
-                throw e;
-            }
-        }
-        for (CpuCommunicator communicator : mine) {
-            try {
-                communicator.leave();
-            } catch (CollectiveException e) {
-                first = join(first, e);
-            }
-        }
-        if (first != null) {
-            throw first.forThisThread();
-        }
-    }
-
-    /** Ranks of one communicator fail of the same cause, which is told once. */
-    private static CollectiveException join(CollectiveException first, CollectiveException next) {
-        if (first == null) {
-            return next;
-        }
-        if (next != null && next != first) {
-            first.addSuppressed(next);
-        }
-        return first;
+        CpuCommunicator.closeAll(mine);
     }
 
     @Override

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
@@ -18,6 +19,7 @@ import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Traffic;
+import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
 import org.nccl4j.collectives.spi.Durations;
 
@@ -28,6 +30,9 @@ import org.nccl4j.collectives.spi.Durations;
  * <p>Thread safety: as {@link Communicator} says; state is that of its {@link Member}.
  */
 final class CpuCommunicator extends CheckedOperations implements Communicator {
+    /** How long close() waits, beyond the timeout, for work that it has to give up. */
+    private static final long ABORT_NANOS = TimeUnit.SECONDS.toNanos(1);
+
     private final Clique clique;
     private final Scheduler scheduler;
 
@@ -260,12 +265,12 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
 
     @Override
     public Device device() {
-        return member.device;
+        return member.device();
     }
 
     @Override
     public CommunicatorConfig config() {
-        return clique.config;
+        return member.seat.config();
     }
 
     @Override
@@ -309,25 +314,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             chores = scheduler.takeChores(0);
         }
         scheduler.workers().perform(chores);
-        awaitAbort(startNanos, budgetNanos, Durations.text(timeout));
-    }
-
-    private void awaitAbort(long startNanos, long budgetNanos, String budget) {
-        Waiter waiter =
-                new Waiter() {
-                    @Override
-                    boolean isOver() {
-                        return seemsOver();
-                    }
-
-                    @Override
-                    boolean seemsOver() {
-                        return clique.aborted;
-                    }
-                };
-        Workers.Outcome outcome =
-                scheduler.workers().await(waiter, clique.waiters, startNanos, budgetNanos);
-        switch (outcome) {
+        switch (awaitAbort(startNanos, budgetNanos)) {
             case OVER -> {}
             case INTERRUPTED ->
                     throw new WaitInterruptedException(
@@ -339,63 +326,175 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                             "the abort of "
                                     + member.describe()
                                     + " did not come through within "
-                                    + budget
+                                    + Durations.text(timeout)
                                     + ": data of its operations is still being moved; call it again"
                                     + " to go on waiting",
                             false);
         }
     }
 
+    private Workers.Outcome awaitAbort(long startNanos, long budgetNanos) {
+        Waiter waiter =
+                new Waiter() {
+                    @Override
+                    boolean seemsOver() {
+                        return clique.aborted;
+                    }
+                };
+        return scheduler.workers().await(waiter, clique.waiters, startNanos, budgetNanos);
+    }
+
     @Override
     public void close() {
         OpenGroup.refuseIfTouched(member);
-        CollectiveException failure;
-        try {
-            failure = finishWork();
-        } catch (WaitInterruptedException e) {
-            reopen();
-            throw e;
-        }
-        try {
-            leave();
-        } catch (CollectiveException e) {
-            if (failure == null) {
-                throw e;
-            }
-            failure.addSuppressed(e);
-        }
-        if (failure != null) {
-            throw failure.forThisThread();
-        }
+        closeAll(List.of(this));
     }
 
     /**
-     * Waits until none of this rank's work is left, if need be by giving it up. After it, {@link
-     * #leave}.
+     * Closes ranks that one thread drives: first all finish their work, then all leave. Ranks that
+     * another thread is closing are waited for last, so that two threads that close the same ranks
+     * in different orders do not wait for each other.
+     */
+    static void closeAll(List<CpuCommunicator> communicators) {
+        CollectiveException first = null;
+        List<CpuCommunicator> left = communicators;
+        while (!left.isEmpty()) {
+            List<CpuCommunicator> mine = new ArrayList<>();
+            List<CpuCommunicator> others = new ArrayList<>();
+            for (CpuCommunicator communicator : left) {
+                if (!communicator.beginClosing()) {
+                    others.add(communicator);
+                    continue;
+                }
+                mine.add(communicator);
+                try {
+                    first = join(first, communicator.finishWork());
+                } catch (WaitInterruptedException e) {
+                    mine.forEach(CpuCommunicator::reopen);
+                    throw e;
+                }
+            }
+            for (CpuCommunicator communicator : mine) {
+                first = join(first, communicator.leave());
+            }
+            left = new ArrayList<>();
+            try {
+                for (CpuCommunicator communicator : others) {
+                    if (!communicator.awaitOtherCloser()) {
+                        left.add(communicator);
+                    }
+                }
+            } catch (WaitInterruptedException | CollectiveTimeoutException e) {
+                if (first != null) {
+                    e.addSuppressed(first);
+                }
+                throw e;
+            }
+        }
+        if (first != null) {
+            throw first.forThisThread();
+        }
+    }
+
+    /** Ranks of one communicator fail of the same cause, which is told once. */
+    private static CollectiveException join(CollectiveException first, CollectiveException next) {
+        if (first == null) {
+            return next;
+        }
+        if (next != null && next != first) {
+            first.addSuppressed(next);
+        }
+        return first;
+    }
+
+    /** Whether the caller closes it: not if it is closed or another thread closes it. */
+    private boolean beginClosing() {
+        synchronized (scheduler) {
+            if (member.closed || member.closing) {
+                return false;
+            }
+            member.closing = true;
+            return true;
+        }
+    }
+
+    /** Takes an interrupted {@link #finishWork} back. */
+    private void reopen() {
+        Chore chores;
+        synchronized (scheduler) {
+            member.closing = false;
+            clique.waiters.wake(scheduler);
+            chores = scheduler.takeChores(0);
+        }
+        scheduler.workers().perform(chores);
+    }
+
+    /**
+     * Waits until it is closed.
+     *
+     * @return false if the other thread was interrupted and has left it open
+     */
+    private boolean awaitOtherCloser() {
+        Waiter waiter =
+                new Waiter() {
+                    @Override
+                    boolean isOver() {
+                        return member.closed || !member.closing;
+                    }
+
+                    @Override
+                    boolean seemsOver() {
+                        // Not to be read without the lock, and not worth a volatile field.
+                        return false;
+                    }
+                };
+        // The other thread has begun earlier, and no longer than that either.
+        Workers.Outcome outcome =
+                scheduler
+                        .workers()
+                        .await(waiter, clique.waiters, System.nanoTime(), closingNanos());
+        switch (outcome) {
+            case OVER -> {}
+            case INTERRUPTED ->
+                    throw new WaitInterruptedException(
+                            "interrupted while waiting for another thread that is closing "
+                                    + member.describe()
+                                    + "; close it again to go on waiting");
+            case OUT_OF_TIME ->
+                    throw new CollectiveTimeoutException(
+                            "another thread that is closing "
+                                    + member.describe()
+                                    + " was not done within "
+                                    + Durations.text(clique.operationTimeout)
+                                    + "; close it again to go on waiting",
+                            false);
+        }
+        synchronized (scheduler) {
+            return member.closed;
+        }
+    }
+
+    private long closingNanos() {
+        return clique.timeoutNanos + ABORT_NANOS;
+    }
+
+    /**
+     * Waits until none of this rank's work is left, if need be by giving it up.
      *
      * @return the failure of work that was waiting, or null
      * @throws WaitInterruptedException if the thread was interrupted; {@link #reopen} then
      */
-    CollectiveException finishWork() {
+    private CollectiveException finishWork() {
         long startNanos = System.nanoTime();
         boolean waiting;
         Chore chores;
         synchronized (scheduler) {
-            if (member.closed || member.closing) {
-                return null;
-            }
-            member.closing = true;
             waiting = clique.cause == null && !member.isIdle();
             chores = requestAbortIfFailed();
         }
         scheduler.workers().perform(chores);
         Waiter idle =
                 new Waiter() {
-                    @Override
-                    boolean isOver() {
-                        return seemsOver();
-                    }
-
                     @Override
                     boolean seemsOver() {
                         return member.isIdle() || clique.cause != null;
@@ -406,12 +505,6 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         CollectiveException failure;
         boolean aborting;
         synchronized (scheduler) {
-            if (outcome == Workers.Outcome.INTERRUPTED) {
-                throw new WaitInterruptedException(
-                        "interrupted while closing "
-                                + member.describe()
-                                + ", whose work is not complete; it is still open, close it again");
-            }
             if (outcome == Workers.Outcome.OUT_OF_TIME
                     && clique.cause == null
                     && !member.isIdle()) {
@@ -422,24 +515,29 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             aborting = clique.cause != null && !clique.aborted;
         }
         scheduler.workers().perform(chores);
-        if (aborting) {
-            try {
-                awaitAbort(
-                        System.nanoTime(),
-                        clique.timeoutNanos,
-                        Durations.text(clique.config.operationTimeout()));
-            } catch (CollectiveTimeoutException e) {
-                return e;
+        if (outcome != Workers.Outcome.INTERRUPTED && aborting) {
+            outcome = awaitAbort(startNanos, closingNanos());
+            if (outcome == Workers.Outcome.OUT_OF_TIME) {
+                failure = join(stillMoving(), failure);
             }
+        }
+        if (outcome == Workers.Outcome.INTERRUPTED) {
+            throw new WaitInterruptedException(
+                    "interrupted while closing "
+                            + member.describe()
+                            + ", whose work is not complete; it is still open, close it again");
         }
         return failure;
     }
 
-    /** Takes an interrupted {@link #finishWork} back. */
-    void reopen() {
-        synchronized (scheduler) {
-            member.closing = false;
-        }
+    private CollectiveTimeoutException stillMoving() {
+        return new CollectiveTimeoutException(
+                member.describe()
+                        + " is closed, but its work could not be given up within "
+                        + Durations.text(clique.operationTimeout)
+                        + ": data of its operations is still being moved; keep its buffers and"
+                        + " arenas until their streams are done",
+                true);
     }
 
     private Chore requestAbortIfFailed() {
@@ -450,22 +548,25 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
         return scheduler.takeChores(0);
     }
 
-    /** Leaves the clique for good. */
-    void leave() {
+    /**
+     * Leaves the clique for good. After {@link #finishWork}.
+     *
+     * @return what is missing in the trace, or null
+     */
+    private CollectiveException leave() {
+        CollectiveException failure = null;
+        try {
+            member.closeTrace();
+        } catch (UnsupportedException e) {
+            failure = e;
+        }
         Chore chores;
-        boolean last;
         synchronized (scheduler) {
-            if (member.closed) {
-                return;
-            }
             scheduler.leave(member);
-            last = clique.isOver();
             chores = scheduler.takeChores(0);
         }
         scheduler.workers().perform(chores);
-        if (last) {
-            clique.closeTrace();
-        }
+        return failure;
     }
 
     @Override

@@ -94,13 +94,12 @@ final class HostCall {
         while (begin < order.size()) {
             long color = given[order.get(begin)][0];
             int end = begin;
-            List<CpuDevice> devices = new ArrayList<>();
-            while (end < order.size() && given[order.get(end)][0] == color) {
-                devices.add(clique.devices.get(order.get(end++)));
-            }
             String name = clique.name + "/" + number + "." + color;
-            Clique child =
-                    new Clique(clique.scheduler, clique.engine, clique.config, name, devices);
+            List<Seat> seats = new ArrayList<>();
+            while (end < order.size() && given[order.get(end)][0] == color) {
+                seats.add(clique.members[order.get(end++)].seat.inPart(name));
+            }
+            Clique child = new Clique(clique.scheduler, clique.engine, name, seats);
             List<CpuCommunicator> communicators = CpuCommunicator.open(child);
             for (int i = begin; i < end; i++) {
                 children[order.get(i)] = communicators.get(i - begin);

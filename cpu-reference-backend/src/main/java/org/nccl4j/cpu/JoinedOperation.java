@@ -54,6 +54,6 @@ interface JoinedOperation {
      */
     void countSent(int participant, int peer, long bytes);
 
-    /** Where steps are to be written, or null. */
-    StepTrace trace();
+    /** Where a participant's steps are to be written, or null. */
+    StepTrace trace(int participant);
 }

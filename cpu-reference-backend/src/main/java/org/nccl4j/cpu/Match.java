@@ -266,8 +266,8 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
-    public StepTrace trace() {
-        return clique.trace;
+    public StepTrace trace(int participant) {
+        return clique.members[rank(participant)].seat.trace();
     }
 
     /** Lets an engine clean up after an operation that was given up. */

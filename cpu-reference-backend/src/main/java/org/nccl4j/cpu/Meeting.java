@@ -1,5 +1,6 @@
 package org.nccl4j.cpu;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -19,7 +20,7 @@ import org.nccl4j.collectives.spi.Durations;
 final class Meeting {
     private final UniqueId id;
     private final int size;
-    private final CpuDevice[] devices;
+    private final Seat[] seats;
     private final WaitList waiters = new WaitList();
     private int present;
     private volatile Clique clique;
@@ -30,7 +31,7 @@ final class Meeting {
     private Meeting(UniqueId id, int size) {
         this.id = id;
         this.size = size;
-        this.devices = new CpuDevice[size];
+        this.seats = new Seat[size];
     }
 
     /** Comes to a meeting and waits for the others. */
@@ -40,8 +41,34 @@ final class Meeting {
             UniqueId id,
             int rank,
             int size,
-            CpuDevice device,
-            CommunicatorConfig config,
+            Seat seat,
+            long startNanos) {
+        try {
+            return meet(scheduler, engine, id, rank, size, seat, startNanos);
+        } catch (RuntimeException | Error e) {
+            endTrace(seat, e);
+            throw e;
+        }
+    }
+
+    /** Ends the trace of a rank that has not joined. */
+    private static void endTrace(Seat seat, Throwable failure) {
+        if (seat.trace() != null) {
+            try {
+                seat.trace().close();
+            } catch (IOException e) {
+                failure.addSuppressed(e);
+            }
+        }
+    }
+
+    private static CpuCommunicator meet(
+            Scheduler scheduler,
+            Engine engine,
+            UniqueId id,
+            int rank,
+            int size,
+            Seat seat,
             long startNanos) {
         Meeting meeting;
         Chore chores;
@@ -49,22 +76,18 @@ final class Meeting {
             Map<UniqueId, Meeting> byId = scheduler.meetings();
             byId.values().removeIf(old -> old.clique != null && old.clique.isOver());
             meeting = byId.computeIfAbsent(id, ignored -> new Meeting(id, size));
-            meeting.come(rank, size, device, config);
+            meeting.come(rank, size, seat);
             if (meeting.present == size) {
-                try {
-                    meeting.open(scheduler, engine, config);
-                } catch (InvalidArgumentException e) {
-                    meeting.withdraw(scheduler, rank);
-                    throw e;
-                }
+                meeting.open(scheduler, engine);
             }
             chores = scheduler.takeChores(0);
         }
         scheduler.workers().perform(chores);
-        return meeting.await(scheduler, rank, config, startNanos);
+        return meeting.await(scheduler, rank, seat.config(), startNanos);
     }
 
-    private void come(int rank, int otherSize, CpuDevice device, CommunicatorConfig config) {
+    private void come(int rank, int otherSize, Seat seat) {
+        CommunicatorConfig config = seat.config();
         if (otherSize != size) {
             throw new InvalidArgumentException(
                     where(rank, otherSize, config)
@@ -76,7 +99,7 @@ final class Meeting {
                             + otherSize
                             + "; give all the same size");
         }
-        if (devices[rank] != null) {
+        if (seats[rank] != null) {
             throw new InvalidArgumentException(
                     where(rank, size, config)
                             + "another caller with "
@@ -84,15 +107,53 @@ final class Meeting {
                             + " is rank "
                             + rank
                             + " already, on device "
-                            + devices[rank].ordinal()
+                            + seats[rank].device().ordinal()
                             + "; give each rank its own number");
         }
-        devices[rank] = device;
+        for (Seat other : seats) {
+            if (other != null && !agree(other.config(), config)) {
+                throw new InvalidArgumentException(
+                        where(rank, size, config)
+                                + "ranks with "
+                                + id
+                                + " disagree about the configuration; give all the same name,"
+                                + " operationTimeout and abortOnFailure, and come again:"
+                                + table(rank, config));
+            }
+        }
+        seats[rank] = seat;
         present++;
     }
 
-    private void open(Scheduler scheduler, Engine engine, CommunicatorConfig config) {
-        clique = new Clique(scheduler, engine, config, config.name(), List.of(devices));
+    private static boolean agree(CommunicatorConfig one, CommunicatorConfig other) {
+        return one.name().equals(other.name())
+                && one.operationTimeout().equals(other.operationTimeout())
+                && one.abortOnFailure() == other.abortOnFailure();
+    }
+
+    /** What those who have come and a newcomer want, a line each. */
+    private String table(int newcomer, CommunicatorConfig wanted) {
+        StringBuilder table = new StringBuilder();
+        for (int rank = 0; rank < size; rank++) {
+            if (rank != newcomer && seats[rank] == null) {
+                continue;
+            }
+            CommunicatorConfig config = rank == newcomer ? wanted : seats[rank].config();
+            table.append(System.lineSeparator())
+                    .append("  rank ")
+                    .append(rank)
+                    .append(": name '")
+                    .append(config.name())
+                    .append("', operationTimeout ")
+                    .append(Durations.text(config.operationTimeout()))
+                    .append(", abortOnFailure ")
+                    .append(config.abortOnFailure());
+        }
+        return table.toString();
+    }
+
+    private void open(Scheduler scheduler, Engine engine) {
+        clique = new Clique(scheduler, engine, seats[0].config().name(), List.of(seats));
         communicators = new ArrayList<>(CpuCommunicator.open(clique));
         waiters.wake(scheduler);
     }
@@ -101,11 +162,6 @@ final class Meeting {
             Scheduler scheduler, int rank, CommunicatorConfig config, long startNanos) {
         Waiter waiter =
                 new Waiter() {
-                    @Override
-                    boolean isOver() {
-                        return seemsOver();
-                    }
-
                     @Override
                     boolean seemsOver() {
                         return clique != null;
@@ -144,7 +200,7 @@ final class Meeting {
 
     /** Takes a rank's coming back, so that it may come again. */
     private void withdraw(Scheduler scheduler, int rank) {
-        devices[rank] = null;
+        seats[rank] = null;
         if (--present == 0) {
             scheduler.meetings().remove(id);
         }
@@ -153,7 +209,7 @@ final class Meeting {
     private String missing() {
         StringJoiner missing = new StringJoiner(", ");
         for (int rank = 0; rank < size; rank++) {
-            if (devices[rank] == null) {
+            if (seats[rank] == null) {
                 missing.add("rank " + rank);
             }
         }

@@ -1,7 +1,9 @@
 package org.nccl4j.cpu;
 
+import java.io.IOException;
 import java.util.ArrayDeque;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.UnsupportedException;
 
 /**
  * One rank of a {@link Clique}: what its {@link CpuCommunicator} has called and what of it is not
@@ -11,7 +13,7 @@ import org.nccl4j.collectives.InvalidArgumentException;
 final class Member {
     final Clique clique;
     final int rank;
-    final CpuDevice device;
+    final Seat seat;
 
     /** Number of this rank's next collective. */
     long nextNumber;
@@ -53,12 +55,37 @@ final class Member {
     private final ArrayDeque<Batch> spareBatches = new ArrayDeque<>();
     private final ArrayDeque<Part> spareParts = new ArrayDeque<>();
 
-    Member(Clique clique, int rank, CpuDevice device) {
+    Member(Clique clique, int rank, Seat seat) {
         this.clique = clique;
         this.rank = rank;
-        this.device = device;
+        this.seat = seat;
         this.nextSend = new long[clique.size];
         this.nextRecv = new long[clique.size];
+    }
+
+    CpuDevice device() {
+        return seat.device();
+    }
+
+    /**
+     * Ends its trace, once, when it takes no more steps. Lock not held.
+     *
+     * @throws UnsupportedException if lines are missing in the file
+     */
+    void closeTrace() {
+        if (seat.trace() == null) {
+            return;
+        }
+        try {
+            seat.trace().close();
+        } catch (IOException e) {
+            throw new UnsupportedException(
+                    describe()
+                            + " is closed, but its "
+                            + e.getMessage()
+                            + "; free space, or name another file",
+                    e);
+        }
     }
 
     /** Refuses an operation that can no longer be enqueued. */

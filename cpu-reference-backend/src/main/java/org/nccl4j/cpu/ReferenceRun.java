@@ -149,7 +149,7 @@ final class ReferenceRun implements Engine.Run {
         if (bytes > 0 && operation.rank(from) != operation.rank(to)) {
             operation.countSent(from, to, bytes);
         }
-        StepTrace trace = operation.trace();
+        StepTrace trace = operation.trace(from);
         if (trace != null) {
             trace.sent(operation, step, from, to, chunk, offsetBytes, bytes);
         }

@@ -405,7 +405,7 @@ final class Scheduler {
         clique.cause = cause;
         defer(FailureLog.of(clique));
         abandonRunning(clique);
-        if (clique.config.abortOnFailure()) {
+        if (clique.abortOnFailure) {
             clique.abortRequested = true;
         }
         if (!clique.abortRequested) {
@@ -495,6 +495,7 @@ final class Scheduler {
                 failNeedy(clique.existingPair(peer, member.rank));
             }
         }
+        clique.waiters.wake(this);
         watchdog.changed();
     }
 

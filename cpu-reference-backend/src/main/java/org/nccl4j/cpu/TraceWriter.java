@@ -9,8 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Writes one communicator's steps to a file, a JSON object per line:
@@ -26,11 +26,20 @@ import java.util.Map;
  * <p>Thread safety: any thread may write; lines are never mixed.
  */
 final class TraceWriter implements StepTrace, Closeable {
-    private static final Map<Path, Sink> SINKS = new HashMap<>();
+    private static final Map<Path, Sink> SINKS = new ConcurrentHashMap<>();
+
+    private enum State {
+        /** Has not written anything, and holds no file. */
+        FRESH,
+        OPEN,
+        CLOSED
+    }
 
     private final Sink sink;
     private final byte[] prefix;
-    private boolean closed;
+
+    /** Guarded by the sink. */
+    private State state = State.FRESH;
 
     private TraceWriter(Sink sink, String communicator) {
         this.sink = sink;
@@ -49,15 +58,19 @@ final class TraceWriter implements StepTrace, Closeable {
      */
     static TraceWriter open(Path file, String communicator) throws IOException {
         Path key = file.toAbsolutePath().normalize();
-        Sink sink;
-        synchronized (SINKS) {
-            sink = SINKS.get(key);
-            if (sink == null) {
-                sink = new Sink(key);
-                SINKS.put(key, sink);
-            }
-            sink.retain();
-        }
+        TraceWriter trace = new TraceWriter(SINKS.computeIfAbsent(key, Sink::new), communicator);
+        trace.sink.openFor(trace);
+        return trace;
+    }
+
+    /**
+     * A trace of another communicator in the same file. It opens the file if and when it writes, so
+     * that this touches no file.
+     *
+     * @param communicator its name
+     * @return the trace, to be closed with that communicator
+     */
+    TraceWriter forCommunicator(String communicator) {
         return new TraceWriter(sink, communicator);
     }
 
@@ -71,6 +84,14 @@ final class TraceWriter implements StepTrace, Closeable {
             long offsetBytes,
             long bytes) {
         synchronized (sink) {
+            if (state == State.CLOSED) {
+                // The work of a communicator that was closed before it could be given up.
+                return;
+            }
+            if (state == State.FRESH) {
+                sink.retain();
+                state = State.OPEN;
+            }
             sink.text(prefix);
             sink.text(operation.kind().operation());
             sink.field("\",\"seq\":", operation.sequence());
@@ -92,9 +113,10 @@ final class TraceWriter implements StepTrace, Closeable {
      */
     @Override
     public void close() throws IOException {
-        synchronized (SINKS) {
-            if (!closed) {
-                closed = true;
+        synchronized (sink) {
+            State before = state;
+            state = State.CLOSED;
+            if (before == State.OPEN) {
                 sink.release();
             }
         }
@@ -129,9 +151,22 @@ final class TraceWriter implements StepTrace, Closeable {
             this.file = file;
         }
 
-        synchronized void retain() throws IOException {
-            if (users == 0) {
-                failure = null;
+        synchronized void openFor(TraceWriter trace) throws IOException {
+            retain();
+            if (out == null) {
+                users--;
+                throw failure;
+            }
+            trace.state = State.OPEN;
+        }
+
+        /** One more user. A file that cannot be opened is a failure as one in writing it. */
+        void retain() {
+            if (users++ > 0) {
+                return;
+            }
+            failure = null;
+            try {
                 out =
                         new BufferedOutputStream(
                                 Files.newOutputStream(
@@ -143,16 +178,19 @@ final class TraceWriter implements StepTrace, Closeable {
                                                 : StandardOpenOption.TRUNCATE_EXISTING),
                                 1 << 16);
                 begun = true;
+            } catch (IOException e) {
+                fail(e);
             }
-            users++;
         }
 
-        synchronized void release() throws IOException {
+        void release() throws IOException {
             users--;
             try {
-                if (users == 0) {
-                    out.close();
-                } else {
+                if (out != null && users == 0) {
+                    OutputStream last = out;
+                    out = null;
+                    last.close();
+                } else if (out != null) {
                     out.flush();
                 }
             } catch (IOException e) {

@@ -3,9 +3,11 @@ package org.nccl4j.cpu;
 import java.lang.ref.PhantomReference;
 import java.lang.ref.ReferenceQueue;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.nccl4j.collectives.UnsupportedException;
 
 /**
  * Looks at the heads of streams now and then, and fails communicators whose operations take longer
@@ -63,8 +65,30 @@ final class Watchdog {
 
     /** A communicator may need no more watching. */
     void changed() {
-        if (thread != null && watched.removeIf(Clique::isOver) && watched.isEmpty()) {
+        if (thread != null && forgetOver() && watched.isEmpty()) {
             scheduler.defer(new WakeUp(thread));
+        }
+    }
+
+    private boolean forgetOver() {
+        boolean any = false;
+        for (Iterator<Clique> cliques = watched.iterator(); cliques.hasNext(); ) {
+            Clique clique = cliques.next();
+            if (clique.isOver()) {
+                cliques.remove();
+                endTraces(clique);
+                any = true;
+            }
+        }
+        return any;
+    }
+
+    /** Of ranks that were dropped, or aborted and may never be closed. Others end their own. */
+    private void endTraces(Clique clique) {
+        for (Member member : clique.members) {
+            if (member.seat.trace() != null && !member.closed && !member.closing) {
+                scheduler.defer(new EndOfTrace(member));
+            }
         }
     }
 
@@ -78,7 +102,7 @@ final class Watchdog {
 
     private void look() {
         lookForLeaks();
-        watched.removeIf(Clique::isOver);
+        forgetOver();
         long now = System.nanoTime();
         // A copy: a failure may take communicators out of the list.
         for (Clique clique : List.copyOf(watched)) {
@@ -203,6 +227,25 @@ final class Watchdog {
         @Override
         Chore perform(long budgetBytes) {
             scheduler.log().log(System.Logger.Level.ERROR, "the watchdog failed", failure);
+            return null;
+        }
+    }
+
+    private final class EndOfTrace extends Chore {
+        private final Member member;
+
+        EndOfTrace(Member member) {
+            this.member = member;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            try {
+                member.closeTrace();
+            } catch (UnsupportedException e) {
+                // Nobody is there to catch it.
+                scheduler.log().log(System.Logger.Level.ERROR, e.getMessage(), e);
+            }
             return null;
         }
     }

@@ -225,7 +225,7 @@ final class Wording {
                         + "/"
                         + clique.size
                         + " within "
-                        + Durations.text(clique.config.operationTimeout())
+                        + Durations.text(clique.operationTimeout)
                         + ": "
                         + progress(batch, part)
                         + (hint.isEmpty() && batch.started ? advice(part.match) : hint)
@@ -241,7 +241,7 @@ final class Wording {
                         + " of communicator '"
                         + clique.name
                         + "' was not done within "
-                        + Durations.text(clique.config.operationTimeout())
+                        + Durations.text(clique.operationTimeout)
                         + ": "
                         + joined(match)
                         + advice(match)
@@ -437,7 +437,7 @@ final class Wording {
                     .append("  rank ")
                     .append(member.rank)
                     .append(" on device ")
-                    .append(member.device.ordinal())
+                    .append(member.device().ordinal())
                     .append(": ")
                     .append(state(member))
                     .append("; last completed ")

@@ -9,7 +9,9 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.awaitility.Awaitility;
@@ -19,8 +21,12 @@ import org.nccl4j.collectives.Bootstrap;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InMemoryStore;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
@@ -208,19 +214,140 @@ final class CreateTest {
         UniqueId id = backend.newUniqueId();
         CompletableFuture<Communicator> first = create(id, 0, 2, config);
         Path absent = folder.resolve("absent").resolve("trace.jsonl");
+        assertThatThrownBy(() -> backend.create(id, 1, 2, config.withTraceFile(absent)))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageStartingWith(
+                        "communicator 'world': trace file " + absent + " cannot be written: ");
+        backend.closeAll(List.of(backend.create(id, 1, 2, config), get(first)));
+    }
+
+    @Test
+    void eachRankKeepsItsConfigurationAndWritesItsOwnTrace(@TempDir Path folder) throws Exception {
+        UniqueId id = backend.newUniqueId();
+        List<CommunicatorConfig> configs = new ArrayList<>();
+        List<CompletableFuture<Communicator>> made = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            CommunicatorConfig given = config.withDevice(5 + rank);
+            // The last one wants no trace.
+            configs.add(rank == 2 ? given : given.withTraceFile(folder.resolve(rank + ".jsonl")));
+            made.add(create(id, rank, 3, configs.get(rank)));
+        }
+        List<Communicator> ranks = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            ranks.add(get(made.get(rank)));
+            assertThat(ranks.get(rank).config()).isEqualTo(configs.get(rank));
+            assertThat(ranks.get(rank).device().ordinal()).isEqualTo(5 + rank);
+        }
+        allReduce(ranks);
+        List<Communicator> children = new ArrayList<>();
+        for (Optional<Communicator> child :
+                backend.split(ranks, new int[3], new int[] {2, 1, 0}).await(World.LONG)) {
+            children.add(child.orElseThrow());
+        }
+        assertThat(children.get(0).config()).isEqualTo(configs.get(0));
+        allReduce(children);
+        // What a part writes is kept when the whole is closed first.
+        backend.closeAll(ranks);
+        backend.closeAll(children);
+        for (int rank = 0; rank < 2; rank++) {
+            List<String> lines = Files.readAllLines(folder.resolve(rank + ".jsonl"));
+            String own = "\"rank\":" + rank + ",";
+            assertThat(lines)
+                    .anyMatch(line -> line.contains("\"comm\":\"world\"") && line.contains(own))
+                    .anyMatch(line -> line.contains("\"comm\":\"world/1.0\""));
+            String inPart = "\"rank\":" + (2 - rank) + ",";
+            assertThat(lines)
+                    .allMatch(line -> line.contains(line.contains("world/1.0") ? inPart : own));
+        }
+        assertThat(folder.resolve("2.jsonl")).doesNotExist();
+    }
+
+    @Test
+    void configurationsThatDisagreeAreRefused() throws Exception {
+        UniqueId id = backend.newUniqueId();
+        CompletableFuture<Communicator> first = create(id, 0, 2, config);
+        // Only the one that comes second can know.
         Awaitility.await()
                 .until(() -> {
-                    // The one that comes last makes the communicator.
                     try {
-                        backend.create(id, 1, 2, impatient.withTraceFile(absent));
+                        backend.create(id, 1, 2, impatient);
                         throw new AssertionError("it was made");
                     } catch (InvalidArgumentException e) {
-                        return e.getMessage().contains("cannot be written");
+                        return true;
                     } catch (CollectiveTimeoutException e) {
                         return false;
                     }
                 });
+        for (CommunicatorConfig other :
+                List.of(
+                        config.withName("other"),
+                        config.withOperationTimeout(Duration.ofSeconds(21)),
+                        config.withAbortOnFailure(false))) {
+            assertThatThrownBy(() -> backend.create(id, 1, 2, other))
+                    .isInstanceOf(InvalidArgumentException.class)
+                    .message()
+                    .isEqualToNormalizingNewlines(
+                            "create of communicator '"
+                                    + other.name()
+                                    + "' on rank 1/2: ranks with "
+                                    + id
+                                    + " disagree about the configuration; give all the same name,"
+                                    + " operationTimeout and abortOnFailure, and come again:\n"
+                                    + "  rank 0: name 'world', operationTimeout 20s,"
+                                    + " abortOnFailure true\n"
+                                    + "  rank 1: name '"
+                                    + other.name()
+                                    + "', operationTimeout "
+                                    + other.operationTimeout().toSeconds()
+                                    + "s, abortOnFailure "
+                                    + other.abortOnFailure());
+        }
         backend.closeAll(List.of(backend.create(id, 1, 2, config), get(first)));
+    }
+
+    @Test
+    void theTraceOfADroppedCommunicatorIsComplete(@TempDir Path folder) {
+        Path file = folder.resolve("trace.jsonl");
+        traceAndDrop(config.withTraceFile(file));
+        Awaitility.await()
+                .atMost(World.LONG)
+                .until(() -> {
+                    System.gc();
+                    return Files.size(file) > 0;
+                });
+    }
+
+    private void traceAndDrop(CommunicatorConfig traced) {
+        allReduce(backend.createLocal(2, traced));
+    }
+
+    @Test
+    void theTraceOfAnAbortedCommunicatorIsComplete(@TempDir Path folder) {
+        Path file = folder.resolve("trace.jsonl");
+        List<Communicator> ranks = backend.createLocal(2, config.withTraceFile(file));
+        allReduce(ranks);
+        ranks.get(0).abort(World.LONG);
+        Awaitility.await().atMost(World.LONG).until(() -> Files.size(file) > 0);
+        backend.closeAll(ranks);
+    }
+
+    private void allReduce(List<Communicator> ranks) {
+        List<DeviceStream> streams = new ArrayList<>();
+        backend.group(group -> {
+            for (Communicator rank : ranks) {
+                DeviceBuffer buffer = rank.device().allocate(64);
+                streams.add(rank.device().createStream());
+                group.on(rank)
+                        .allReduce(
+                                buffer,
+                                buffer,
+                                16,
+                                DataType.INT32,
+                                ReduceOp.SUM,
+                                streams.getLast());
+            }
+        });
+        backend.synchronizeAll(streams, World.LONG);
     }
 
     @Test

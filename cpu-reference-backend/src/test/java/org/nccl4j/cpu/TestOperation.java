@@ -207,7 +207,7 @@ final class TestOperation implements JoinedOperation {
     }
 
     @Override
-    public StepTrace trace() {
+    public StepTrace trace(int participant) {
         return trace;
     }
 
