@@ -7,10 +7,12 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import java.util.stream.Stream;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
 import org.nccl4j.collectives.Capabilities;
@@ -136,6 +138,11 @@ public final class Bench {
                             + failed.getCause().getMessage());
             return ExitCode.INTERNAL;
         } catch (RuntimeException | Error unexpected) {
+            Optional<OutOfMemoryError> lack = lack(unexpected);
+            if (lack.isPresent()) {
+                console.err("bench: " + remedy(lack.get()));
+                return ExitCode.INTERNAL;
+            }
             StringWriter trace = new StringWriter();
             unexpected.printStackTrace(new PrintWriter(trace));
             console.err("bench: this is a bug in bench or its backend: " + trace);
@@ -143,6 +150,24 @@ public final class Bench {
         } finally {
             ended = true;
         }
+    }
+
+    /** What the JVM had too little of, if that is why a run failed. */
+    private static Optional<OutOfMemoryError> lack(Throwable unexpected) {
+        return Stream.iterate(unexpected, Objects::nonNull, Throwable::getCause)
+                .filter(OutOfMemoryError.class::isInstance)
+                .map(OutOfMemoryError.class::cast)
+                .findFirst();
+    }
+
+    private static String remedy(OutOfMemoryError lack) {
+        String what = String.valueOf(lack.getMessage());
+        return what.contains("native thread")
+                ? "the system refuses another thread: lower -t or -g, or allow more processes"
+                        + " (ulimit -u) or memory"
+                : "the JVM is out of memory ("
+                        + what
+                        + "): give it more, as with NCCL4J_JAVA_OPTS=-Xmx4G, or lower -g, -n or -m";
     }
 
     private ExitCode start(List<String> arguments) {

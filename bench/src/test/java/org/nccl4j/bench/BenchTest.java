@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -611,6 +612,34 @@ final class BenchTest {
         assertThat(run.code).as("%s", run).isNotEqualTo(ExitCode.OK);
         assertThat(run.console.out()).doesNotContain("OK").doesNotContain("concluded");
         assertThat(run.console.err()).contains("/dev/full is incomplete");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "Java heap space, out of memory (Java heap space), -Xmx",
+        "unable to create native thread: possibly out of memory, another thread, ulimit -u"
+    })
+    void aLackOfMemoryOrThreadsIsOneLine(String message, String what, String remedy) {
+        OutOfMemoryError lack = new OutOfMemoryError(message);
+        for (Throwable thrown : List.of(lack, new IllegalStateException("in a thread", lack))) {
+            CapturedConsole captured = new CapturedConsole();
+            Bench bench =
+                    new Bench(
+                            captured.console(),
+                            Map.of(),
+                            name -> null,
+                            name -> {
+                                switch (thrown) {
+                                    case Error error -> throw error;
+                                    case RuntimeException failed -> throw failed;
+                                    default -> throw new AssertionError(thrown);
+                                }
+                            });
+            assertThat(bench.run(List.of("all_reduce"))).isEqualTo(ExitCode.INTERNAL);
+            assertThat(captured.err()).startsWith("bench: ").contains(what, remedy);
+            assertThat(captured.err().lines()).hasSize(1);
+            assertThat(captured.out()).isEmpty();
+        }
     }
 
     @Test
