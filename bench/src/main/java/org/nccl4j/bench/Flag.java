@@ -47,7 +47,11 @@ enum Flag {
     PER_ITER_SKIP('K', "per_iter_skip", "samples left out of the summary of -I", "0"),
     HELP('h', "help", "", ""),
     BACKEND((char) 0, "backend", "cpu/auto/nccl (not in this version)", "auto"),
-    TRACE((char) 0, "trace", "file for every step of the reference engine, as JSON lines", "none"),
+    TRACE(
+            (char) 0,
+            "trace",
+            "file, overwritten, for every step of the reference engine, as JSON lines",
+            "none"),
     JIT_WARMUP(
             (char) 0,
             "jit-warmup",

@@ -29,7 +29,8 @@ final class Help {
                 Examples:
                   bench allreduce -b 1K -e 1G             1 KiB to 1 GiB, doubling, all devices
                   bench allreduce -b 1K -e 1G -g 2        the same on two devices
-                  bench reduce_scatter -d all -o all      every type and reduction at 32 MiB
+                  bench reduce_scatter -d all -o all -b 1M -e 1M
+                                                          every type and reduction at 1 MiB
                   bench alltoall -b 1M -e 64M -J out.json results to a file as well
                   bench broadcast -r all -c 2             every root, each cell verified twice
 
