@@ -154,7 +154,8 @@ public interface Backend {
      *
      * @param communicators ranks of any communicators
      * @throws WaitInterruptedException if the thread is or gets interrupted while work is left;
-     *     none has left its communicator, close them again
+     *     none has left its communicator, or while another thread is closing one of them; close
+     *     them again
      * @throws CollectiveException the first failure, with the others suppressed; all are closed
      */
     void closeAll(List<Communicator> communicators);

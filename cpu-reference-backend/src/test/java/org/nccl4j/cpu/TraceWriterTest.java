@@ -65,6 +65,27 @@ class TraceWriterTest {
     }
 
     @Test
+    void aPartOpensTheFileWhenItWritesAndTellsAtCloseThatItCouldNot() throws IOException {
+        Path file = Files.createDirectory(folder.resolve("sub")).resolve("trace.jsonl");
+        TraceWriter whole = TraceWriter.open(file, "whole");
+        TraceWriter part = whole.forCommunicator("part");
+        TraceWriter late = whole.forCommunicator("late");
+        whole.close();
+        part.sent(operation, 0, 0, 1, 0, 0, 4);
+        part.close();
+        part.sent(operation, 1, 0, 1, 0, 0, 4);
+        assertThat(names(file)).containsExactly("part");
+        Files.delete(file);
+        Files.delete(file.getParent());
+        late.sent(operation, 0, 0, 1, 0, 0, 4);
+        assertThatThrownBy(late::close)
+                .isInstanceOf(IOException.class)
+                .hasMessageStartingWith("trace " + file + " is incomplete: ");
+        // One that has not written needs no file.
+        whole.forCommunicator("silent").close();
+    }
+
+    @Test
     void aFileThatCannotBeWrittenIsRefused() {
         assertThatThrownBy(() -> TraceWriter.open(folder.resolve("none/trace.jsonl"), "world"))
                 .isInstanceOf(IOException.class);
