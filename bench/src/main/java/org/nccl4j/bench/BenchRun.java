@@ -260,7 +260,7 @@ final class BenchRun {
             report.allocating(need.totalBytes());
             List<BenchRank> ranks = set.allocate(need.bufferBytes(), timed);
             report.start();
-            run(
+            Sweep sweep =
                     new Sweep(
                             backend,
                             options,
@@ -269,7 +269,20 @@ final class BenchRun {
                             traffic(devices.size()),
                             new BufferData(cores),
                             corruption,
-                            report));
+                            report);
+            run(sweep);
+            boolean checks = options.work().checkRounds() > 0;
+            if (checks && corruption.isPresent() && !sweep.isCorrupted()) {
+                end();
+                console.err(
+                        "bench: "
+                                + Corruption.PROPERTY
+                                + "="
+                                + corruption.get()
+                                + " changed nothing: no check saw such a row, cell, rank and"
+                                + " element");
+                return ExitCode.ARGUMENTS;
+            }
             report.ran();
         }
         // Only now: what fails when the ranks leave, say the end of a trace, fails the run.

@@ -44,11 +44,27 @@ record Corruption(int row, Placement placement, int rank, long element) {
                         Long.parseLong(form.group(4))));
     }
 
-    /** Changes the element if it is in this result. */
-    void apply(int ofRow, Placement ofPlacement, int ofRank, DeviceBuffer result, int widthBytes) {
-        boolean here = ofRow == row && ofPlacement == placement && ofRank == rank;
-        if (here && element < result.sizeBytes() / widthBytes) {
+    /**
+     * Changes the element if it is in this result.
+     *
+     * @return whether it is
+     */
+    boolean apply(
+            int ofRow, Placement ofPlacement, int ofRank, DeviceBuffer result, int widthBytes) {
+        boolean here =
+                ofRow == row
+                        && ofPlacement == placement
+                        && ofRank == rank
+                        && element < result.sizeBytes() / widthBytes;
+        if (here) {
             BufferData.corrupt(result, element, widthBytes);
         }
+        return here;
+    }
+
+    /** The value of the property. */
+    @Override
+    public String toString() {
+        return row + ":" + placement.ordinal() + ":" + rank + ":" + element;
     }
 }

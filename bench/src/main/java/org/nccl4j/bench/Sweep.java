@@ -41,6 +41,7 @@ final class Sweep {
     private final double[] issueSeconds;
     private final double[][] sampleMicros;
     private boolean anyWrong;
+    private boolean corrupted;
     private boolean compiled;
     private int row;
 
@@ -186,7 +187,10 @@ final class Sweep {
         for (BenchRank rank : ranks) {
             DeviceBuffer received = recorder(List.of(rank)).received(plan, placement, rank, 0);
             if (corruption.isPresent()) {
-                corruption.get().apply(row, placement, rank.rank(), received, type.widthBytes());
+                corrupted |=
+                        corruption
+                                .get()
+                                .apply(row, placement, rank.rank(), received, type.widthBytes());
             }
             List<BufferData.Place> places =
                     contents.received(rank.rank(), placement).stream()
@@ -202,6 +206,11 @@ final class Sweep {
         }
         anyWrong = Arrays.stream(wrong).anyMatch(count -> count > 0);
         return wrong;
+    }
+
+    /** Whether the fault on purpose came to be. Meaningful when the threads have ended. */
+    boolean isCorrupted() {
+        return corrupted;
     }
 
     /** Whether the last check failed. Meaningful to every thread between two meetings. */

@@ -421,6 +421,20 @@ final class BenchTest {
         assertThat(run.console.err()).contains("expected row:cell:rank:element");
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"0:1:0:9999999999", "0:0:0:256", "1:0:0:0", "0:0:2:0"})
+    void aFaultThatNeverComesFailsTheRun(String fault) {
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce -g 2 -b 1K -e 1K -n 1",
+                        bench -> bench.properties.put("nccl4j.bench.corrupt", fault));
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(run.console.err())
+                .startsWith("bench: nccl4j.bench.corrupt=" + fault + " changed nothing")
+                .hasLineCount(1);
+        assertThat(run.console.out()).doesNotContain("concluded");
+    }
+
     @Test
     void checksThatCompareNothingShowZero() {
         RunningBench run =
