@@ -83,8 +83,8 @@ final class CNumber {
      * K M G (either case, powers of 1024). What follows the letter is ignored ({@code 10KB} is 10
      * KiB); the product is truncated.
      *
-     * @return the bytes, or -1 if the text is not a size: no number, a negative one, another
-     *     letter, or more than 2^63 - 1 bytes
+     * @return the bytes, or -1 if the text is not a size: no number, a negative one, or another
+     *     letter; {@link Long#MAX_VALUE}, which no smaller size comes to, from 2^63 bytes on
      */
     static long parseSizeBytes(String text) {
         Prefix prefix = floating(text);
@@ -104,8 +104,7 @@ final class CNumber {
                     default -> -1;
                 };
         double sizeBytes = prefix.value * unitBytes;
-        boolean representable = unitBytes > 0 && sizeBytes >= 0 && sizeBytes < 0x1p63;
-        return representable ? (long) sizeBytes : -1;
+        return unitBytes > 0 && sizeBytes >= 0 ? (long) sizeBytes : -1;
     }
 
     private static Prefix floating(String text) {

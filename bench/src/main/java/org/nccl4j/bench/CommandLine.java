@@ -257,6 +257,15 @@ final class CommandLine {
 
     private long size(Flag flag, String nameInMessage, String value) throws Refusal {
         long sizeBytes = CNumber.parseSizeBytes(value);
+        if (sizeBytes == Long.MAX_VALUE) {
+            console.err("invalid size specified for '" + nameInMessage + "'");
+            throw new Refusal(
+                    "bench: "
+                            + flag.typed()
+                            + " "
+                            + value
+                            + " is too large: sizes are below 8589934592G (2^63 bytes)");
+        }
         if (sizeBytes < 0) {
             console.err("invalid size specified for '" + nameInMessage + "'");
             throw new Refusal(

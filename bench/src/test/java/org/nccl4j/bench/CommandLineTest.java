@@ -268,6 +268,22 @@ final class CommandLineTest {
         assertThat(captured.out()).isEmpty();
     }
 
+    @ParameterizedTest
+    @CsvSource({
+        "-b 9223372036854775807, minbytes",
+        "-e 8589934592G, maxbytes",
+        "-i 1e30, stepBytes"
+    })
+    void sizesThatAreTooLarge(String words, String name) {
+        assertThat(exit("all_reduce " + words)).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(captured.errLines())
+                .containsExactly(
+                        "invalid size specified for '" + name + "'",
+                        "bench: "
+                                + words
+                                + " is too large: sizes are below 8589934592G (2^63 bytes)");
+    }
+
     /** Sizes below an element or between two are legal: the rows round down. */
     @Test
     void oddSizesParse() {
