@@ -35,11 +35,30 @@ record BenchEnvironment(Map<String, String> variables) {
         variables = Map.copyOf(variables);
     }
 
+    private static final String FIRST_DEVICE = "NCCL_TESTS_DEVICE";
+
     /** {@code NCCL_TESTS_DEVICE}: the ordinal of the first device, if it is set and not -1. */
     OptionalInt firstDevice() {
-        String value = variables.get("NCCL_TESTS_DEVICE");
+        String value = variables.get(FIRST_DEVICE);
         OptionalInt device = value == null ? OptionalInt.empty() : CNumber.parseInt(value);
         return device.isPresent() && device.getAsInt() == -1 ? OptionalInt.empty() : device;
+    }
+
+    /** Why {@link #firstDevice} is no device of any machine, on one line; empty if it can be. */
+    Optional<String> refusal() {
+        String value = variables.get(FIRST_DEVICE);
+        boolean unfit =
+                value != null
+                        && (CNumber.parseInt(value).isEmpty() || firstDevice().orElse(0) < 0);
+        return unfit
+                ? Optional.of(
+                        "bench: "
+                                + FIRST_DEVICE
+                                + "="
+                                + value
+                                + ": must be the ordinal of the first device, 0 or more; -1 is as"
+                                + " unset")
+                : Optional.empty();
     }
 
     /** {@code NCCL_TESTS_MIN_BW}: the expected bandwidth in GB/s, if it is set and not -1. */

@@ -215,11 +215,16 @@ final class BenchRun {
     }
 
     private ExitCode runToVerdict(FailureReport failures) throws InterruptedException {
+        Optional<String> misplaced = environment.refusal();
+        if (misplaced.isPresent()) {
+            console.err(misplaced.get());
+            return ExitCode.ARGUMENTS;
+        }
         int gpusPerThread = gpusPerThread();
         int first = environment.firstDevice().orElse(0);
         long rankCount = (long) options.layout().threads() * gpusPerThread;
         int devicesThere = backend.deviceLimit();
-        boolean enough = first >= 0 && first + rankCount <= devicesThere;
+        boolean enough = first + rankCount <= devicesThere;
         List<Series> series = series(enough ? (int) rankCount : 1);
         report =
                 new RunReport(

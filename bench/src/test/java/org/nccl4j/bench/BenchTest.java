@@ -207,6 +207,23 @@ final class BenchTest {
         assertThat(run.console.out()).contains(" device  3 [").contains(" device  4 [");
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"-5", "-2147483648", "2147483648"})
+    void aFirstDeviceThatCannotBeIsRefusedByName(String ordinal) {
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce -b 64 -e 64 -g 2 -n 1",
+                        bench -> bench.environment.put("NCCL_TESTS_DEVICE", ordinal));
+        assertThat(run.code).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(run.console.out()).isEmpty();
+        assertThat(run.console.errLines())
+                .containsExactly(
+                        "bench: NCCL_TESTS_DEVICE="
+                                + ordinal
+                                + ": must be the ordinal of the first device, 0 or more; -1 is as"
+                                + " unset");
+    }
+
     @Test
     void moreDevicesThanThereAreEndTheRun() {
         Path json = folder.resolve("few.json");
