@@ -1,6 +1,8 @@
 package org.nccl4j.bench;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -24,6 +26,9 @@ final class AllToAllVTraffic {
 
     /** Every block is a multiple of this, as the chunks of the other programs are. */
     private static final long ALIGNMENT_BYTES = 16;
+
+    /** Of a matrix for 1024 ranks, with 15 characters for each pair of them. */
+    private static final int LARGEST_FILE_BYTES = 16 << 20;
 
     private final double spread;
     private final String file;
@@ -223,17 +228,24 @@ final class AllToAllVTraffic {
     }
 
     private static long[][] read(String file, double scale) {
-        List<String> lines;
-        try {
-            lines = Files.readAllLines(Path.of(file));
+        byte[] text;
+        try (InputStream in = Files.newInputStream(Path.of(file))) {
+            // Not the file's size, which a pipe does not have.
+            text = in.readNBytes(LARGEST_FILE_BYTES + 1);
         } catch (IOException unreadable) {
             BenchFailure failure =
                     failure("Unable to open alltoallv traffic matrix file %s.", file);
             failure.initCause(unreadable);
             throw failure;
         }
+        if (text.length > LARGEST_FILE_BYTES) {
+            throw failure(
+                    "Invalid alltoallv traffic matrix, file %s is larger than %d bytes.",
+                    file, LARGEST_FILE_BYTES);
+        }
         List<String[]> rows =
-                lines.stream()
+                new String(text, StandardCharsets.UTF_8)
+                        .lines()
                         .filter(line -> !line.isBlank())
                         .map(l -> l.trim().split("\\s+"))
                         .toList();

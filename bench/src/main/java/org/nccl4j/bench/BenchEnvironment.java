@@ -48,8 +48,7 @@ record BenchEnvironment(Map<String, String> variables) {
     Optional<String> refusal() {
         String value = variables.get(FIRST_DEVICE);
         boolean unfit =
-                value != null
-                        && (CNumber.parseInt(value).isEmpty() || firstDevice().orElse(0) < 0);
+                value != null && (CNumber.parseInt(value).isEmpty() || firstDevice().orElse(0) < 0);
         return unfit
                 ? Optional.of(
                         "bench: "

@@ -8,6 +8,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -129,6 +131,16 @@ final class AllToAllVTrafficTest {
         assertThatThrownBy(() -> AllToAllVTraffic.of(Map.of(FILE, file.toString())))
                 .isInstanceOf(BenchFailure.class)
                 .hasMessage(message.replace("@", file.toString()));
+    }
+
+    @Test
+    @EnabledOnOs({OS.LINUX, OS.MAC})
+    void aFileWithoutEnd() {
+        assertThatThrownBy(() -> AllToAllVTraffic.of(Map.of(FILE, "/dev/zero")))
+                .isInstanceOf(BenchFailure.class)
+                .hasMessage(
+                        "Invalid alltoallv traffic matrix, file /dev/zero is larger than 16777216"
+                                + " bytes.");
     }
 
     @Test

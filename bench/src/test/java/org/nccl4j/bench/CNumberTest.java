@@ -57,24 +57,8 @@ final class CNumberTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "8b",
-                "1T",
-                "-5",
-                "-4",
-                "abc",
-                "",
-                " ",
-                "K",
-                "1e",
-                "1e+",
-                "0x",
-                "inf",
-                "nan",
-                "1_0",
-                "-0.5",
-                "1f",
-                "- 5",
-                "--5"
+                "8b", "1T", "-5", "-4", "abc", "", " ", "K", "1e", "1e+", "0x", "inf", "nan", "1_0",
+                "-0.5", "1f", "- 5", "--5"
             })
     void refusedSizes(String text) {
         assertThat(CNumber.parseSizeBytes(text)).isEqualTo(-1);
