@@ -2,34 +2,30 @@ package org.nccl4j.contract;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
-import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.nccl4j.collectives.Availability;
-import org.nccl4j.collectives.Bootstrap;
 import org.nccl4j.collectives.Capabilities;
-import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceStream;
-import org.nccl4j.collectives.InMemoryStore;
-import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.Operations;
 import org.nccl4j.collectives.Pending;
-import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.Traffic;
 import org.nccl4j.collectives.UnsupportedException;
 
@@ -45,13 +41,11 @@ final class CommunicatorScenarios {
                 new Scenario("split-outlives-its-parent", CommunicatorScenarios::splitOutlives),
                 new Scenario("split-overlapping-groups", CommunicatorScenarios::overlapping),
                 new Scenario("exchange-counts", CommunicatorScenarios::exchangeCounts),
-                new Scenario("create-by-unique-id", CommunicatorScenarios::createById),
-                new Scenario("create-by-rendezvous", CommunicatorScenarios::createByRendezvous),
-                new Scenario("create-with-a-rank-missing", CommunicatorScenarios::missing),
-                new Scenario("create-with-a-clash", CommunicatorScenarios::clash),
+                new Scenario("exchange-counts-one-ahead", CommunicatorScenarios::oneAhead),
                 new Scenario("ranks-on-virtual-threads", CommunicatorScenarios::virtualThreads),
                 new Scenario("capabilities-hold", CommunicatorScenarios::capabilities),
                 new Scenario("traffic-adds-up", CommunicatorScenarios::traffic),
+                new Scenario("memory-of-others-stays", CommunicatorScenarios::memory),
                 new Scenario("many-ranks", CommunicatorScenarios::manyRanks),
                 new Scenario("many-operations-in-flight", CommunicatorScenarios::inFlight));
     }
@@ -290,155 +284,46 @@ final class CommunicatorScenarios {
         });
     }
 
-    private static List<Future<Communicator>> create(
-            ExecutorService executor, Stage stage, Function<Integer, Bootstrap> bootstrap, int n) {
-        List<Future<Communicator>> made = new ArrayList<>();
-        for (int r = 0; r < n; r++) {
-            int rank = r;
-            made.add(
-                    executor.submit(() ->
-                            stage.backend()
-                                    .create(
-                                            bootstrap.apply(rank),
-                                            rank,
-                                            n,
-                                            CommunicatorConfig.defaults()
-                                                    .withOperationTimeout(Duration.ofSeconds(20))
-                                                    .withDevice(rank))));
-        }
-        return made;
-    }
-
-    private static void meetAndSum(Stage stage, Function<Integer, Bootstrap> bootstrap) {
-        int size = 3;
-        stage.needsDevices(size);
-        List<Communicator> communicators = new ArrayList<>();
-        try (ExecutorService executor = Executors.newCachedThreadPool()) {
-            for (Future<Communicator> future : create(executor, stage, bootstrap, size)) {
-                communicators.add(get(future));
-            }
-        }
-        RankSet ranks = stage.closing(RankSet.of(stage.backend(), communicators));
-        for (int r = 0; r < size; r++) {
-            assertThat(communicators.get(r).rank()).isEqualTo(r);
-            assertThat(communicators.get(r).size()).isEqualTo(size);
-            assertThat(communicators.get(r).device().ordinal()).isEqualTo(r);
-        }
-        ranks.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(12));
-    }
-
-    private static Communicator get(Future<Communicator> future) {
-        try {
-            return future.get(30, TimeUnit.SECONDS);
-        } catch (Exception e) {
-            throw new AssertionError("a rank could not join", e);
-        }
-    }
-
-    private static void createById(Stage stage) {
-        Bootstrap id = stage.backend().newUniqueId();
-        meetAndSum(stage, rank -> id);
-    }
-
-    private static void createByRendezvous(Stage stage) {
-        InMemoryStore store = new InMemoryStore();
-        meetAndSum(stage, rank -> new Rendezvous(store, "job-" + stage.seed()));
-    }
-
-    private static void missing(Stage stage) {
-        stage.needsDevices(3);
-        Bootstrap id = stage.backend().newUniqueId();
-        CommunicatorConfig config =
-                CommunicatorConfig.defaults().withOperationTimeout(Duration.ofSeconds(1));
-        List<CollectiveTimeoutException> failures = new ArrayList<>();
-        try (ExecutorService executor = Executors.newCachedThreadPool()) {
-            List<Future<?>> joining = new ArrayList<>();
-            for (int rank : new int[] {0, 2}) {
-                joining.add(
-                        executor.submit(() -> {
-                            CollectiveTimeoutException e =
-                                    catchThrowableOfType(
-                                            CollectiveTimeoutException.class,
-                                            () -> stage.backend().create(id, rank, 3, config));
-                            synchronized (failures) {
-                                failures.add(e);
-                            }
-                        }));
-            }
-            for (Future<?> future : joining) {
-                try {
-                    future.get(30, TimeUnit.SECONDS);
-                } catch (Exception e) {
-                    throw new AssertionError("create did not end with a timeout", e);
-                }
-            }
-        }
-        assertThat(failures).hasSize(2);
-        for (CollectiveTimeoutException failure : failures) {
-            assertThat(failure).isNotNull();
-            assertThat(failure.getMessage()).containsPattern("\\b1\\b");
-        }
-    }
-
-    private static void clash(Stage stage) {
-        stage.needsDevices(2);
-        CommunicatorConfig config =
-                CommunicatorConfig.defaults().withOperationTimeout(Duration.ofSeconds(20));
-        Bootstrap id = stage.backend().newUniqueId();
-        for (int wrong : new int[] {-1, 2}) {
-            assertThat(Expect.refusal(() -> stage.backend().create(id, wrong, 2, config)))
-                    .hasMessageContaining(Integer.toString(wrong));
-        }
-        try (ExecutorService executor = Executors.newCachedThreadPool()) {
-            Future<Communicator> zero =
-                    executor.submit(() -> stage.backend().create(id, 0, 2, config));
-            // Rank 0 is taken as soon as that thread has joined; whoever comes second is refused.
-            Future<Communicator> twin =
-                    executor.submit(() -> stage.backend().create(id, 0, 2, config));
-            Future<Communicator> refused = firstDone(zero, twin);
-            CollectiveException cause =
-                    catchThrowableOfType(CollectiveException.class, () -> unwrap(refused));
-            assertThat(cause)
-                    .isInstanceOf(InvalidArgumentException.class)
-                    .hasMessageContaining("0");
-            InvalidArgumentException size =
-                    Expect.refusal(() -> stage.backend().create(id, 1, 3, config));
-            assertThat(size).hasMessageContaining("2").hasMessageContaining("3");
-            List<Communicator> both = new ArrayList<>();
-            Communicator one = stage.backend().create(id, 1, 2, config);
-            both.add(get(refused.equals(zero) ? twin : zero));
-            both.add(one);
-            RankSet ranks = stage.closing(RankSet.of(stage.backend(), both));
-            ranks.onEvery(rank -> assertThat(new Summands(rank, 4).sum()).containsExactly(8));
-        }
-    }
-
-    private static Future<Communicator> firstDone(
-            Future<Communicator> one, Future<Communicator> other) {
-        long end = System.nanoTime() + RankSet.DEADLINE.toNanos();
+    /**
+     * One rank has a host call open at every moment, for much longer than a single one may take.
+     */
+    private static void oneAhead(Stage stage) {
+        Duration operationTimeout = Duration.ofMillis(800);
+        RankSet ranks = stage.ranks(2, operationTimeout);
+        Deque<Pending<?>> open = new ArrayDeque<>();
+        long end = System.nanoTime() + operationTimeout.multipliedBy(3).toNanos();
+        ranks.on(0, rank -> open.add(hostCall(rank, 0)));
+        int last = 0;
         while (System.nanoTime() < end) {
-            if (one.isDone()) {
-                return one;
-            }
-            if (other.isDone()) {
-                return other;
-            }
-            Thread.onSpinWait();
+            int next = last + 1;
+            ranks.on(0, rank -> open.add(hostCall(rank, next)));
+            Expect.elapse(Duration.ofMillis(20));
+            ranks.on(1, oneBehind(last));
+            finish(open.remove(), last);
+            last = next;
         }
-        throw new AssertionError("two ranks 0 were let in, or none was told");
+        ranks.on(1, oneBehind(last));
+        finish(open.remove(), last);
+        ranks.onEvery(rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(4));
     }
 
-    private static void unwrap(Future<Communicator> future) {
-        try {
-            assertThat(future.get()).isNull();
-        } catch (ExecutionException e) {
-            if (e.getCause() instanceof CollectiveException cause) {
-                throw cause;
-            }
-            throw new AssertionError("an unexpected failure", e.getCause());
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new AssertionError("interrupted", e);
+    private static Consumer<Rank> oneBehind(int number) {
+        return rank -> finish(hostCall(rank, number), number);
+    }
+
+    /** Splits at times, and exchanges counts else. */
+    private static Pending<?> hostCall(Rank rank, int number) {
+        if (number % 8 == 5) {
+            return rank.communicator().split(0, 0);
+        }
+        return rank.communicator().exchangeCounts(new long[] {number, number});
+    }
+
+    private static void finish(Pending<?> call, int number) {
+        switch (call.await(RankSet.DEADLINE)) {
+            case long[] counts -> assertThat(counts).containsExactly(number, number);
+            case Optional<?> child -> ((Communicator) child.orElseThrow()).close();
+            default -> throw new AssertionError("neither counts nor a communicator");
         }
     }
 
@@ -522,6 +407,19 @@ final class CommunicatorScenarios {
                         .isEqualTo(traffic[to].receivedBytes()[from]);
             }
         }
+    }
+
+    /** Looking at devices takes nothing from the others, and communicators give all back. */
+    private static void memory(Stage stage) {
+        Device near = stage.backend().device(0);
+        System.gc();
+        long before = near.memory().totalBytes();
+        int limit = stage.backend().deviceLimit();
+        assertThat(stage.backend().device(limit - 1).memory().totalBytes()).isPositive();
+        Expect.memory(near, before);
+        CommunicatorConfig config = CommunicatorConfig.defaults();
+        stage.backend().closeAll(stage.backend().createLocal(Math.min(limit, 100), config));
+        Expect.memory(near, before);
     }
 
     /** More ranks than cores, devices by default, or elements. */

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
 import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
 
@@ -41,6 +42,21 @@ final class Expect {
             assertThat(stream.poll()).as(what + " must not be complete").isFalse();
             LockSupport.parkNanos(200_000);
         } while (System.nanoTime() < end);
+    }
+
+    /**
+     * Waits until a device has all of its memory again. Those that nobody uses any more may keep
+     * their share of it until the garbage collector has found out.
+     */
+    static void memory(Device device, long totalBytes) {
+        long end = System.nanoTime() + RankSet.DEADLINE.toNanos();
+        while (device.memory().totalBytes() < totalBytes && System.nanoTime() < end) {
+            System.gc();
+            LockSupport.parkNanos(10_000_000);
+        }
+        assertThat(device.memory().totalBytes())
+                .as("memory of device %d", device.ordinal())
+                .isGreaterThanOrEqualTo(totalBytes);
     }
 
     /** Lets time pass, where time is what is tested. */

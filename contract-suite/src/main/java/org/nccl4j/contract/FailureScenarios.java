@@ -6,6 +6,8 @@ import java.lang.foreign.Arena;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
@@ -18,8 +20,10 @@ import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.MismatchException;
+import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
 
@@ -41,6 +45,7 @@ final class FailureScenarios {
                         new Scenario("V11-count-mismatch", FailureScenarios::counts),
                         new Scenario("timeout-names-who-is-absent", FailureScenarios::timeout),
                         new Scenario("timeout-of-a-split", FailureScenarios::splitTimeout),
+                        new Scenario("timeout-names-the-oldest", FailureScenarios::oldest),
                         new Scenario("timeout-not-while-idle", FailureScenarios::idle),
                         new Scenario("timeout-counts-from-the-head", FailureScenarios::fromTheHead),
                         new Scenario("timeout-kept-until-abort", FailureScenarios::keptFailed),
@@ -56,6 +61,7 @@ final class FailureScenarios {
                         new Scenario("L4-close-twice", FailureScenarios::closeTwice),
                         new Scenario("L4-close-with-work-pending", FailureScenarios::closePending),
                         new Scenario("L4-close-waits-for-work", FailureScenarios::closeWaits),
+                        new Scenario("L4-close-from-two-threads", FailureScenarios::closeFromTwo),
                         new Scenario("L4-drop-without-close", FailureScenarios::drop)));
         return List.copyOf(scenarios);
     }
@@ -408,6 +414,28 @@ final class FailureScenarios {
         recovers(stage, ranks, CollectiveTimeoutException.class);
     }
 
+    /** Calls that wait behind the one that is late are not to blame. */
+    private static void oldest(Stage stage) {
+        RankSet ranks = stage.ranks(2, OPERATION_TIMEOUT);
+        ranks.on(
+                0,
+                rank -> {
+                    List<Pending<?>> pending =
+                            List.of(
+                                    rank.communicator().split(0, 0),
+                                    rank.communicator().exchangeCounts(new long[2]));
+                    new Summands(rank, 1).enqueue();
+                    for (Pending<?> one : pending) {
+                        CollectiveException e = Expect.failure(() -> one.await(TOLD_WITHIN));
+                        assertThat(e).isInstanceOf(CollectiveTimeoutException.class);
+                        assertThat(e.getMessage())
+                                .contains("split")
+                                .doesNotContain("exchangeCounts", "allReduce");
+                    }
+                });
+        recovers(stage, ranks, CollectiveTimeoutException.class);
+    }
+
     /** The deadline counts while work waits at the head of a stream, not between operations. */
     private static void idle(Stage stage) {
         RankSet ranks = stage.ranks(2, OPERATION_TIMEOUT);
@@ -754,10 +782,46 @@ final class FailureScenarios {
         assertThat(sum.result()).containsExactly(3);
     }
 
+    /** Both wait for the work, and the peer, which still needs this rank, sees no failure. */
+    private static void closeFromTwo(Stage stage) {
+        List<Consumer<Communicator>> ways =
+                List.of(Communicator::close, one -> stage.backend().closeAll(List.of(one)));
+        for (Consumer<Communicator> way : ways) {
+            RankSet ranks = stage.ranks(2);
+            Rank zero = ranks.rank(0);
+            Summands sum = new Summands(zero, 1);
+            ranks.on(0, rank -> sum.enqueue());
+            List<Future<?>> closing = new ArrayList<>();
+            try (ExecutorService executor = Executors.newCachedThreadPool()) {
+                for (int i = 0; i < 2; i++) {
+                    closing.add(
+                            executor.submit(() -> {
+                                way.accept(zero.communicator());
+                                assertThat(zero.stream().poll()).as("the work is over").isTrue();
+                            }));
+                }
+                long end = System.nanoTime() + 20_000_000;
+                while (System.nanoTime() < end) {
+                    assertThat(closing).noneMatch(Future::isDone);
+                    LockSupport.parkNanos(1_000_000);
+                }
+                ranks.on(1, rank -> assertThat(new Summands(rank, 2).sum()).containsExactly(3));
+                ranks.awaitAll(closing, RankSet.DEADLINE);
+            }
+            assertThat(sum.result()).containsExactly(3);
+            assertThat(zero.communicator().status()).isInstanceOf(CommunicatorStatus.Closed.class);
+            assertThat(ranks.rank(1).communicator().status())
+                    .isInstanceOf(CommunicatorStatus.Ready.class);
+        }
+    }
+
     /** A logged leak, and nothing else. */
     private static void drop(Stage stage) {
         String name = "dropped-" + Long.toHexString(stage.seed());
         RankSet others = stage.ranks(2);
+        Device device = others.rank(0).device();
+        System.gc();
+        long before = device.memory().totalBytes();
         make(stage, name);
         long end = System.nanoTime() + RankSet.DEADLINE.toNanos();
         while (!stage.log().warns(name) && System.nanoTime() < end) {
@@ -765,13 +829,14 @@ final class FailureScenarios {
             LockSupport.parkNanos(10_000_000);
         }
         assertThat(stage.log().warns(name)).as("a warning names the leak").isTrue();
+        Expect.memory(device, before);
         others.onEvery(rank -> assertThat(new Summands(rank, 1).sum()).containsExactly(2));
     }
 
     /** In a method of its own, so that no frame keeps the communicators. */
     private static void make(Stage stage, String name) {
-        stage.needsDevices(2);
-        assertThat(stage.backend().createLocal(2, CommunicatorConfig.defaults().withName(name)))
-                .hasSize(2);
+        int size = Math.min(100, stage.backend().deviceLimit());
+        CommunicatorConfig config = CommunicatorConfig.defaults().withName(name);
+        assertThat(stage.backend().createLocal(size, config)).hasSize(size);
     }
 }

@@ -10,12 +10,16 @@ final class Scenarios {
     static List<Scenario> all() {
         return Stream.of(
                         ValueScenarios.all(),
+                        EnqueueScenarios.all(),
                         StreamScenarios.all(),
                         GroupScenarios.all(),
                         BufferScenarios.all(),
                         ArgumentScenarios.all(),
+                        NullScenarios.all(),
+                        CreateScenarios.all(),
                         CommunicatorScenarios.all(),
-                        FailureScenarios.all())
+                        FailureScenarios.all(),
+                        EnqueueScenarios.ofManyRanks())
                 .flatMap(List::stream)
                 .toList();
     }

@@ -1,5 +1,9 @@
 package org.nccl4j.contract;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -92,6 +96,17 @@ final class Stage implements AutoCloseable {
     <T extends AutoCloseable> T closing(T resource) {
         opened.push(resource);
         return resource;
+    }
+
+    /** An empty file, deleted at the end of the scenario. */
+    Path newFile() {
+        try {
+            Path file = Files.createTempFile("nccl4j-contract-", null);
+            closing(() -> Files.delete(file));
+            return file;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     void needsDevices(int size) {

@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ForkJoinWorkerThread;
@@ -26,12 +25,6 @@ import org.nccl4j.collectives.WaitInterruptedException;
 
 /** What waits for what, and what does not. */
 final class StreamScenarios {
-    private static final Duration ENQUEUE_LIMIT = Duration.ofMillis(10);
-    private static final int ENQUEUE_ATTEMPTS = 8;
-
-    /** So many that the steps of a short operation take longer than the limit. */
-    private static final int MANY_RANKS = 256;
-
     private static final Duration SHORT = Duration.ofMillis(30);
 
     /** Those that complete nowhere before every rank's stream has reached them. */
@@ -46,10 +39,6 @@ final class StreamScenarios {
 
     static List<Scenario> all() {
         return List.of(
-                new Scenario("stream-enqueue-returns-at-once", StreamScenarios::enqueueReturns),
-                new Scenario(
-                        "stream-enqueue-returns-with-many-ranks",
-                        StreamScenarios::enqueueReturnsWithManyRanks),
                 new Scenario("stream-nothing-completes-early", StreamScenarios::nothingEarly),
                 new Scenario("stream-barrier-waits-for-all", StreamScenarios::barrier),
                 new Scenario("stream-count-zero-waits-for-nobody", StreamScenarios::zeroAlone),
@@ -92,62 +81,6 @@ final class StreamScenarios {
             rank.synchronize();
             program.check(rank);
         });
-    }
-
-    private static void enqueueReturns(Stage stage) {
-        RankSet ranks = stage.ranks(2);
-        for (Collective collective : Collective.values()) {
-            for (int absent = 0; absent < 2; absent++) {
-                int present = 1 - absent;
-                OperationProgram warmUp = program(stage, collective, 2, 0, -1);
-                stage.run(new RankRunner.ThreadPerRank(0), ranks, List.of(warmUp));
-                AtomicReference<Duration> best = new AtomicReference<>(Duration.ofDays(1));
-                for (int i = 0; i < ENQUEUE_ATTEMPTS; i++) {
-                    OperationProgram program = program(stage, collective, 2, i % 2, i);
-                    ranks.onEvery(program::prepare);
-                    ranks.on(
-                            present,
-                            rank -> {
-                                long start = System.nanoTime();
-                                issue(program, rank);
-                                Duration took = Duration.ofNanos(System.nanoTime() - start);
-                                best.accumulateAndGet(took, (a, b) -> a.compareTo(b) < 0 ? a : b);
-                            });
-                    ranks.on(absent, rank -> issue(program, rank));
-                    finish(ranks, program);
-                }
-                assertThat(best.get())
-                        .as("%s enqueued by rank %d, rank %d absent", collective, present, absent)
-                        .isLessThan(ENQUEUE_LIMIT);
-                stage.counts(1);
-            }
-        }
-    }
-
-    /** The ranks enqueue one after the other: the last one must not do the work of all. */
-    private static void enqueueReturnsWithManyRanks(Stage stage) {
-        RankSet ranks = stage.ranks(MANY_RANKS);
-        long[] slowestNanos = new long[ENQUEUE_ATTEMPTS];
-        for (int i = 0; i < ENQUEUE_ATTEMPTS; i++) {
-            int attempt = i;
-            OperationProgram program = program(stage, Collective.ALL_REDUCE, MANY_RANKS, 0, i);
-            ranks.onEvery(program::prepare);
-            for (int r = 0; r < MANY_RANKS; r++) {
-                ranks.on(
-                        r,
-                        rank -> {
-                            long start = System.nanoTime();
-                            issue(program, rank);
-                            long tookNanos = System.nanoTime() - start;
-                            slowestNanos[attempt] = Math.max(slowestNanos[attempt], tookNanos);
-                        });
-            }
-            finish(ranks, program);
-        }
-        Arrays.sort(slowestNanos);
-        assertThat(Duration.ofNanos(slowestNanos[ENQUEUE_ATTEMPTS / 2]))
-                .as("the slowest of %d enqueues, median of %d rounds", MANY_RANKS, ENQUEUE_ATTEMPTS)
-                .isLessThan(ENQUEUE_LIMIT);
     }
 
     private static void nothingEarly(Stage stage) {

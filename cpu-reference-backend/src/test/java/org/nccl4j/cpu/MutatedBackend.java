@@ -91,19 +91,20 @@ final class MutatedBackend {
                 }
                 return communicators;
             }
-            case "group" -> {
+            case "group", "record" -> {
                 Consumer<Group> body = (Consumer<Group>) arguments[0];
-                real.group(group -> body.accept(wrap(group)));
-                return null;
+                Consumer<Group> wrapped = group -> body.accept(wrap(group));
+                return call(real, method, new Object[] {body == null ? null : wrapped});
             }
             case "capabilities" -> {
                 return claimed;
             }
-            case "closeAll" -> {
-                real.closeAll(
-                        ((List<Communicator>) arguments[0])
-                                .stream().map(MutatedBackend::unwrap).toList());
-                return null;
+            case "closeAll", "split", "exchangeCounts" -> {
+                Object[] unwrapped = arguments.clone();
+                if (arguments[0] instanceof List<?> communicators) {
+                    unwrapped[0] = communicators.stream().map(MutatedBackend::unwrap).toList();
+                }
+                return call(real, method, unwrapped);
             }
             default -> {
                 return call(real, method, arguments);
@@ -123,8 +124,11 @@ final class MutatedBackend {
         return proxy(Communicator.class, new Operation(communicator, communicator));
     }
 
-    private static Communicator unwrap(Communicator wrapped) {
-        return ((Operation) Proxy.getInvocationHandler(wrapped)).caller;
+    /** The real communicator; those that a split has made, and null, are not wrapped. */
+    private static Communicator unwrap(Object wrapped) {
+        return wrapped != null && Proxy.isProxyClass(wrapped.getClass())
+                ? ((Operation) Proxy.getInvocationHandler(wrapped)).caller
+                : (Communicator) wrapped;
     }
 
     private final class Operation implements InvocationHandler {
