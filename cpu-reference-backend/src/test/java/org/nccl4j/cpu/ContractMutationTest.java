@@ -5,8 +5,11 @@ import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass
 
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -187,11 +190,32 @@ final class ContractMutationTest {
                         "stream-enqueue-returns-at-once",
                         call -> {
                             call.proceed();
-                            try {
-                                call.first(DeviceStream.class).synchronize(Duration.ofMillis(20));
-                            } catch (CollectiveTimeoutException e) {
-                                assertThat(e).hasMessageContaining("stream");
+                            waitFor(call, Duration.ofMillis(20));
+                        }),
+                mutant(
+                        "enqueue-mostly-waits",
+                        "stream-enqueue-returns-at-once",
+                        call -> {
+                            call.proceed();
+                            if (ThreadLocalRandom.current().nextInt(8) > 0) {
+                                waitFor(call, Duration.ofMillis(20));
                             }
+                        }),
+                mutant(
+                        "last-enqueue-does-the-work",
+                        "stream-enqueue-with-many-ranks",
+                        call -> {
+                            call.proceed();
+                            if (call.caller().rank() == call.caller().size() - 1) {
+                                LockSupport.parkNanos(Duration.ofMillis(12).toNanos());
+                            }
+                        }),
+                mutant(
+                        "null-not-checked",
+                        "V17-null-arguments",
+                        call -> {
+                            Objects.requireNonNull(call.arguments()[call.arguments().length - 1]);
+                            call.proceed();
                         }),
                 mutant(
                         "bad-argument-swallowed",
@@ -216,6 +240,14 @@ final class ContractMutationTest {
 
     private static DeviceBuffer recv(MutatedBackend.Call call) {
         return call.at(1, DeviceBuffer.class).orElseThrow();
+    }
+
+    private static void waitFor(MutatedBackend.Call call, Duration timeout) {
+        try {
+            call.first(DeviceStream.class).synchronize(timeout);
+        } catch (CollectiveTimeoutException e) {
+            assertThat(e).hasMessageContaining("stream");
+        }
     }
 
     private static void overwrite(MutatedBackend.Call call, DeviceBuffer buffer) {
