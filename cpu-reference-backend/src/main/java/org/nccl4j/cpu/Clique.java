@@ -78,6 +78,7 @@ final class Clique {
 
     /** The numbering of an ordered pair, made on first use. */
     SlotRing pair(int sender, int receiver) {
+        assert Thread.holdsLock(scheduler);
         int index = sender * size + receiver;
         if (pairs[index] == null) {
             pairs[index] = new SlotRing(this, sender, receiver);
@@ -91,6 +92,7 @@ final class Clique {
     }
 
     void retire(Match match) {
+        assert Thread.holdsLock(scheduler);
         if (match.isPair()) {
             pair(match.senderRank, match.receiverRank).retire();
         } else {
@@ -119,6 +121,7 @@ final class Clique {
 
     /** Whether nobody will use it any more, so that it needs no watching. */
     boolean isOver() {
+        assert Thread.holdsLock(scheduler);
         if (aborted) {
             return true;
         }

@@ -112,6 +112,7 @@ final class CpuStream implements DeviceStream {
     }
 
     void push(EntryKind kind, Object subject, long ticket) {
+        assert Thread.holdsLock(scheduler);
         if (enqueued() - completed() == kinds.length) {
             grow();
         }
@@ -124,6 +125,7 @@ final class CpuStream implements DeviceStream {
 
     /** The head is over. Follow with {@link Scheduler#touch} unless being driven. */
     void pass() {
+        assert Thread.holdsLock(scheduler);
         subjects[slot(completed() + 1)] = null;
         completed.setRelease(completed() + 1);
         headVisited = false;
@@ -132,11 +134,13 @@ final class CpuStream implements DeviceStream {
 
     /** Another stream's head waits for a ticket of this one. */
     void addDependent(CpuStream stream) {
+        assert Thread.holdsLock(scheduler);
         dependents.add(stream);
     }
 
     /** Tells those who wait for this stream, if it has moved. */
     void announceProgress() {
+        assert Thread.holdsLock(scheduler);
         if (!progressed) {
             return;
         }
@@ -171,6 +175,7 @@ final class CpuStream implements DeviceStream {
     }
 
     void requireOpen(String operation) {
+        assert Thread.holdsLock(scheduler);
         if (closed) {
             throw new InvalidArgumentException(
                     operation
@@ -181,6 +186,7 @@ final class CpuStream implements DeviceStream {
     }
 
     void giveBack(LocalWork work) {
+        assert Thread.holdsLock(scheduler);
         spareWorks.push(work);
     }
 
@@ -188,6 +194,7 @@ final class CpuStream implements DeviceStream {
 
     /** Keeps a communicator's failure for those who wait for this stream. */
     void remember(Clique clique) {
+        assert Thread.holdsLock(scheduler);
         for (int i = 0; i < failures.size(); i++) {
             if (failures.get(i).clique() == clique) {
                 return;
@@ -198,6 +205,7 @@ final class CpuStream implements DeviceStream {
 
     /** Keeps the failure of a copy or fill. */
     void remember(CollectiveException cause) {
+        assert Thread.holdsLock(scheduler);
         remember(new Failure(null, cause));
     }
 

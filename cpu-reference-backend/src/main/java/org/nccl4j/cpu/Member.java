@@ -90,6 +90,7 @@ final class Member {
 
     /** Refuses an operation that can no longer be enqueued. */
     void requireUsable(String operation) {
+        assert Thread.holdsLock(clique.scheduler);
         if (closed || closing) {
             throw new InvalidArgumentException(
                     operation
@@ -115,11 +116,13 @@ final class Member {
     }
 
     Batch takeBatch() {
+        assert Thread.holdsLock(clique.scheduler);
         Batch batch = spareBatches.poll();
         return batch == null ? new Batch(this) : batch;
     }
 
     Part addPart(Batch batch) {
+        assert Thread.holdsLock(clique.scheduler);
         Part part = spareParts.poll();
         if (part == null) {
             part = new Part();
@@ -130,6 +133,7 @@ final class Member {
     }
 
     void giveBack(Batch batch) {
+        assert Thread.holdsLock(clique.scheduler);
         for (int i = 0; i < batch.parts.size(); i++) {
             Part part = batch.parts.get(i);
             part.clear();
@@ -143,6 +147,7 @@ final class Member {
     }
 
     void link(Batch batch) {
+        assert Thread.holdsLock(clique.scheduler);
         batch.older = newest;
         batch.newer = null;
         if (newest == null) {
@@ -154,6 +159,7 @@ final class Member {
     }
 
     void unlink(Batch batch) {
+        assert Thread.holdsLock(clique.scheduler);
         if (batch.older == null) {
             oldest = batch.newer;
         } else {

@@ -9,9 +9,10 @@ import org.nccl4j.collectives.UniqueId;
 
 /**
  * All changes of state of streams, operations and communicators of this process. This object's
- * monitor is <em>the</em> lock: every method but the constructor needs it held, and no data moves
- * while it is. What a change leaves to do without it (run a small operation, wake a thread) is
- * collected and handed to the thread that made the change by {@link #takeChores}.
+ * monitor is <em>the</em> lock: every method but the constructor and the getters needs it held, as
+ * assertions check here and in what it guards, and no data moves while it is. What a change leaves
+ * to do without it (run a small operation, wake a thread) is collected and handed to the thread
+ * that made the change by {@link #takeChores}.
  *
  * <p>An entry of a stream is <em>queued</em>, then <em>heads</em> the stream, then is
  * <em>passed</em>. Whoever adds, passes or unblocks an entry marks the stream as touched; {@link
@@ -73,6 +74,7 @@ final class Scheduler {
 
     /** Communicators that ranks are joining by id. */
     Map<UniqueId, Meeting> meetings() {
+        assert Thread.holdsLock(this);
         return meetings;
     }
 
@@ -92,6 +94,7 @@ final class Scheduler {
 
     /** Leaves something to the thread that holds the lock now. */
     void defer(Chore chore) {
+        assert Thread.holdsLock(this);
         if (lastChore == null) {
             firstChore = chore;
         } else {
@@ -106,6 +109,7 @@ final class Scheduler {
      * @param budgetBytes how much of small works the caller may run itself
      */
     Chore takeChores(long budgetBytes) {
+        assert Thread.holdsLock(this);
         long left = budgetBytes;
         for (Work work = fresh.poll(); work != null; work = fresh.poll()) {
             if (work.abandoned) {
@@ -129,6 +133,7 @@ final class Scheduler {
 
     /** Something may have changed for the head of a stream. */
     void touch(CpuStream stream) {
+        assert Thread.holdsLock(this);
         if (!stream.touched) {
             stream.touched = true;
             touched.add(stream);
@@ -137,6 +142,7 @@ final class Scheduler {
 
     /** Moves touched streams as far as they go. */
     void drive() {
+        assert Thread.holdsLock(this);
         for (CpuStream stream = touched.poll(); stream != null; stream = touched.poll()) {
             stream.touched = false;
             while (!stream.isEmpty() && !stream.headVisited) {
@@ -175,6 +181,7 @@ final class Scheduler {
 
     /** A stream's own copy or fill is over. */
     void completed(LocalWork work) {
+        assert Thread.holdsLock(this);
         CpuStream stream = work.stream();
         work.releaseBuffers();
         stream.pass();
@@ -186,6 +193,7 @@ final class Scheduler {
 
     /** Enqueues a batch whose parts and streams are known. Follow with {@link #drive}. */
     void enqueue(Batch batch) {
+        assert Thread.holdsLock(this);
         Member member = batch.member;
         if (member.clique.cause != null) {
             // Another rank's batch of the same group has just failed it.
@@ -270,11 +278,13 @@ final class Scheduler {
 
     /** An operation is there on all its ranks. */
     void joined(Match match) {
+        assert Thread.holdsLock(this);
         fresh.add(match);
     }
 
     /** A joined operation is done. */
     void completed(Match match) {
+        assert Thread.holdsLock(this);
         match.clique.running--;
         for (int i = 0; i < match.participants(); i++) {
             ended(match.part(i));
@@ -339,6 +349,7 @@ final class Scheduler {
 
     /** Takes a rank's part in a host call. */
     HostCall post(Member member, OperationKind kind, long[] given) {
+        assert Thread.holdsLock(this);
         Clique clique = member.clique;
         long number = member.nextNumber++;
         Match match = clique.collectives().at(number);
@@ -398,6 +409,7 @@ final class Scheduler {
 
     /** Fails a clique, unless it has failed already. */
     void fail(Clique clique, CollectiveException cause) {
+        assert Thread.holdsLock(this);
         if (clique.cause != null) {
             clique.cause.addSuppressed(cause);
             return;
@@ -445,6 +457,7 @@ final class Scheduler {
 
     /** Gives up all work of a clique if that was asked for and none of it runs. */
     void abortIfDue(Clique clique) {
+        assert Thread.holdsLock(this);
         if (!clique.abortRequested || clique.aborted || clique.running > 0) {
             return;
         }
@@ -483,6 +496,7 @@ final class Scheduler {
 
     /** A rank leaves; operations that still need it fail. */
     void leave(Member member) {
+        assert Thread.holdsLock(this);
         member.closed = true;
         member.closing = false;
         Clique clique = member.clique;

@@ -82,6 +82,7 @@ final class Workers {
 
     /** Takes a work that nobody runs, for whoever is free. */
     void queue(Work work) {
+        assert Thread.holdsLock(scheduler);
         ready.add(work);
         hasReady = true;
         callWorker();
@@ -140,6 +141,7 @@ final class Workers {
 
     /** The caller no longer runs a work. */
     private void leave(Work work, boolean finished) {
+        assert Thread.holdsLock(scheduler);
         work.runners--;
         work.runnerChanges++;
         if (work.abandoned) {
