@@ -190,6 +190,74 @@ final class LauncherTest {
                         "$HOME");
     }
 
+    @Test
+    void whatTheJvmSaysStaysOffStandardOutputAndAnAsteriskIsOne() throws Exception {
+        image();
+        environment.put("NCCL4J_JAVA_OPTS", " -Xmx1g \t* ");
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.out())
+                .containsSequence(
+                        "-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
+                .containsSequence("-Xmx1g", "*", "--module");
+    }
+
+    /** A path without ./ in front is what a CDPATH applies to. */
+    @Test
+    void aCdpathLeadsNowhereElse() throws Exception {
+        Path image = image();
+        Path decoy = folder.resolve("decoy");
+        Files.createDirectories(decoy.resolve("bench"));
+        environment.put("CDPATH", decoy + ":" + tree);
+        Path bash = folder.resolve("tools/bash");
+        Result result = run(tree, bash.toString(), "bench/bench", "allreduce");
+        assertThat(result.err()).isEmpty();
+        assertThat(result.status()).isEqualTo(7);
+        assertThat(result.out()).contains(image.toString());
+        String mark = folder.resolve("marked").toString();
+        assertThat(run(tree, bash.toString(), "bench/image.sh", "mark", mark))
+                .isEqualTo(new Result(0, List.of(), List.of()));
+        assertThat(Path.of(mark).resolve("fingerprint"))
+                .content()
+                .isEqualToIgnoringNewLines(image.getFileName().toString());
+    }
+
+    @Test
+    void noHomeIsNeeded() throws Exception {
+        image();
+        environment.remove("NCCL4J_JVM_DIRS");
+        assertThat(environment).doesNotContainKey("HOME");
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.err()).isEmpty();
+        assertThat(result.out()).startsWith(jdk.resolve("bin/java").toString());
+    }
+
+    @ParameterizedTest
+    @CsvSource({"ANSI_X3.4-1968, C.UTF-8", "UTF-8, C"})
+    void theJvmRunsInALocaleWithEveryCharacter(String encoding, String locale) throws Exception {
+        image();
+        script(folder.resolve("tools/locale"), "#!/bin/sh\necho " + encoding + "\n");
+        script(jdk.resolve("bin/java"), "#!/bin/sh\necho \"$LC_ALL\"\n");
+        Path maven = folder.resolve("maven");
+        script(maven.resolve("bin/mvn"), "#!/bin/sh\necho \"$LC_ALL\"\n");
+        environment.put("MAVEN_HOME", maven.toString());
+        environment.put("LC_ALL", "C");
+        for (String script : List.of("bench/bench", "mvnw")) {
+            assertThat(run(tree, script, "allreduce").out()).containsExactly(locale);
+        }
+    }
+
+    @Test
+    void aTreeThatCannotBeWrittenIsOneLine() throws Exception {
+        Files.writeString(tree.resolve("bench/target"), "in the way");
+        Result result = run(tree, "bench/bench", "allreduce");
+        assertThat(result.status()).isEqualTo(1);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err())
+                .singleElement()
+                .asString()
+                .startsWith("bench: nccl4j is not built, and " + tree.resolve("bench/target"));
+    }
+
     /** By links to links, one of them relative, from a folder that is none of theirs. */
     @Test
     void aLinkRunsTheTreeThatItLeadsTo() throws Exception {
