@@ -35,6 +35,8 @@ final class Clique {
     /** Why it failed, or null. */
     volatile CollectiveException cause;
 
+    boolean failureLogged;
+
     /** Whether its work is to be given up as soon as none of it runs. */
     boolean abortRequested;
 

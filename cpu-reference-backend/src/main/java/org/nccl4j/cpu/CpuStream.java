@@ -3,7 +3,6 @@ package org.nccl4j.cpu;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -111,11 +110,16 @@ final class CpuStream implements DeviceStream {
         return tickets[slot(completed() + 1)];
     }
 
-    void push(EntryKind kind, Object subject, long ticket) {
+    /** Makes room for one more, so that {@link #push} needs no memory. */
+    void reserve() {
         assert Thread.holdsLock(scheduler);
         if (enqueued() - completed() == kinds.length) {
             grow();
         }
+    }
+
+    void push(EntryKind kind, Object subject, long ticket) {
+        reserve();
         long mine = enqueued() + 1;
         kinds[slot(mine)] = kind;
         subjects[slot(mine)] = subject;
@@ -159,19 +163,20 @@ final class CpuStream implements DeviceStream {
     }
 
     private void grow() {
-        int oldLength = kinds.length;
-        EntryKind[] oldKinds = kinds;
-        Object[] oldSubjects = subjects;
-        long[] oldTickets = tickets;
-        kinds = Arrays.copyOf(oldKinds, 2 * oldLength);
-        subjects = new Object[2 * oldLength];
-        tickets = new long[2 * oldLength];
+        int newLength = 2 * kinds.length;
+        // All before any is in use: there may be no memory for one of them.
+        EntryKind[] newKinds = new EntryKind[newLength];
+        Object[] newSubjects = new Object[newLength];
+        long[] newTickets = new long[newLength];
         for (long ticket = completed() + 1; ticket <= enqueued(); ticket++) {
-            int old = (int) (ticket & (oldLength - 1));
-            kinds[slot(ticket)] = oldKinds[old];
-            subjects[slot(ticket)] = oldSubjects[old];
-            tickets[slot(ticket)] = oldTickets[old];
+            int moved = (int) (ticket & (newLength - 1));
+            newKinds[moved] = kinds[slot(ticket)];
+            newSubjects[moved] = subjects[slot(ticket)];
+            newTickets[moved] = tickets[slot(ticket)];
         }
+        kinds = newKinds;
+        subjects = newSubjects;
+        tickets = newTickets;
     }
 
     void requireOpen(String operation) {
@@ -385,6 +390,7 @@ final class CpuStream implements DeviceStream {
             if (sizeBytes == 0) {
                 return;
             }
+            reserve();
             LocalWork work = spareWorks.isEmpty() ? new LocalWork(this) : spareWorks.pop();
             work.describe(source, destination, sizeBytes, value);
             push(EntryKind.LOCAL, work, 0);

@@ -3,6 +3,7 @@ package org.nccl4j.cpu;
 import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.UniqueId;
@@ -54,6 +55,10 @@ final class Scheduler {
     private final System.Logger log;
     private final Workers workers;
     private final Watchdog watchdog;
+
+    /** Failures that the log did not take. */
+    private final AtomicInteger unlogged = new AtomicInteger();
+
     private final ArrayDeque<CpuStream> touched = new ArrayDeque<>();
     private final ArrayDeque<Work> fresh = new ArrayDeque<>();
     private final Map<UniqueId, Meeting> meetings = new HashMap<>();
@@ -88,6 +93,22 @@ final class Scheduler {
 
     Watchdog watchdog() {
         return watchdog;
+    }
+
+    /** Logs what must not end the thread that has met it. Lock not held. */
+    void report(String text, Throwable failure) {
+        try {
+            log.log(System.Logger.Level.ERROR, text, failure);
+            int missing = unlogged.getAndSet(0);
+            if (missing > 0) {
+                log.log(
+                        System.Logger.Level.ERROR,
+                        missing + " earlier failures could not be logged: the log failed as well");
+            }
+        } catch (RuntimeException | Error e) {
+            // Most likely there is no memory: all that can be done is to say so later.
+            unlogged.incrementAndGet();
+        }
     }
 
     // ---- what is to be done without the lock
@@ -407,15 +428,24 @@ final class Scheduler {
 
     // ---- failure
 
-    /** Fails a clique, unless it has failed already. */
+    /** Fails a clique, unless it has failed already: what follows from a failure is none. */
     void fail(Clique clique, CollectiveException cause) {
         assert Thread.holdsLock(this);
-        if (clique.cause != null) {
-            clique.cause.addSuppressed(cause);
-            return;
+        if (clique.cause == null) {
+            clique.cause = cause;
+            settle(clique);
         }
-        clique.cause = cause;
-        defer(FailureLog.of(clique));
+    }
+
+    /**
+     * Does what a failure brings with it, as far as that is not done yet: it may have ended early
+     * for want of memory. The watchdog comes back to it until the abort has come through.
+     */
+    void settle(Clique clique) {
+        if (!clique.failureLogged) {
+            defer(FailureLog.of(clique));
+            clique.failureLogged = true;
+        }
         abandonRunning(clique);
         if (clique.abortOnFailure) {
             clique.abortRequested = true;
@@ -446,7 +476,7 @@ final class Scheduler {
     private void abandonRunning(SlotRing ring) {
         for (long number = ring.base(); number < ring.end(); number++) {
             Match match = ring.at(number);
-            if (match.joined && !match.complete) {
+            if (match.joined && !match.complete && !match.abandoned) {
                 match.abandoned = true;
                 if (match.runners == 0) {
                     match.givenUp();
@@ -461,20 +491,21 @@ final class Scheduler {
         if (!clique.abortRequested || clique.aborted || clique.running > 0) {
             return;
         }
-        clique.aborted = true;
         for (Member member : clique.members) {
             for (Batch batch = member.oldest; batch != null; batch = member.oldest) {
                 giveUp(batch);
             }
         }
+        clique.aborted = true;
         drive();
         clique.waiters.wake(this);
         watchdog.changed();
     }
 
     private void giveUp(Batch batch) {
-        batch.cancelled = true;
+        // First what needs memory: without it the batch is given up later.
         tellStreams(batch);
+        batch.cancelled = true;
         releaseBuffers(batch);
         batch.member.unlink(batch);
         for (int i = 0; i < batch.streams.size(); i++) {

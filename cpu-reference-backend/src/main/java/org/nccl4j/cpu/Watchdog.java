@@ -26,6 +26,12 @@ final class Watchdog {
     private final ReferenceQueue<CpuCommunicator> dropped = new ReferenceQueue<>();
     private Thread thread;
 
+    /** How long its thread sleeps; only that thread uses it. */
+    private long tickNanos = SHORTEST_TICK_NANOS;
+
+    /** What the last look threw, to be reported; only its thread uses it. */
+    private Throwable failure;
+
     Watchdog(Scheduler scheduler) {
         this.scheduler = scheduler;
     }
@@ -55,7 +61,8 @@ final class Watchdog {
 
     void watch(Clique clique) {
         watched.add(clique);
-        if (thread == null) {
+        // A thread that has ended without saying so is replaced.
+        if (thread == null || thread.getState() == Thread.State.TERMINATED) {
             thread = Thread.ofPlatform().daemon().name("nccl4j-cpu-watchdog").unstarted(this::run);
             scheduler.defer(new Start());
         } else {
@@ -75,8 +82,8 @@ final class Watchdog {
         for (Iterator<Clique> cliques = watched.iterator(); cliques.hasNext(); ) {
             Clique clique = cliques.next();
             if (clique.isOver()) {
-                cliques.remove();
                 endTraces(clique);
+                cliques.remove();
                 any = true;
             }
         }
@@ -94,8 +101,8 @@ final class Watchdog {
 
     private long tickNanos() {
         long shortest = LONGEST_TICK_NANOS;
-        for (Clique clique : watched) {
-            shortest = Math.min(shortest, clique.timeoutNanos / TICKS_PER_TIMEOUT);
+        for (int i = 0; i < watched.size(); i++) {
+            shortest = Math.min(shortest, watched.get(i).timeoutNanos / TICKS_PER_TIMEOUT);
         }
         return Math.max(SHORTEST_TICK_NANOS, shortest);
     }
@@ -104,15 +111,19 @@ final class Watchdog {
         lookForLeaks();
         forgetOver();
         long now = System.nanoTime();
-        // A copy: a failure may take communicators out of the list.
-        for (Clique clique : List.copyOf(watched)) {
-            if (clique.cause == null) {
-                look(clique, now);
+        // From the end: a failure may take communicators out of the list.
+        for (int i = watched.size() - 1; i >= 0; i--) {
+            if (i < watched.size()) {
+                look(watched.get(i), now);
             }
         }
     }
 
     private void look(Clique clique, long now) {
+        if (clique.cause != null) {
+            scheduler.settle(clique);
+            return;
+        }
         HostCall call = clique.hostCalls.peek();
         if (call != null && now - call.sinceNanos() >= clique.timeoutNanos) {
             scheduler.fail(clique, Wording.timeout(call));
@@ -157,30 +168,49 @@ final class Watchdog {
 
     // ---- without the lock
 
+    /**
+     * Without deadlines everything may hang, so that neither a bug nor a full heap may end the
+     * watch: whatever a look throws, there is another.
+     */
     private void run() {
-        while (true) {
-            Chore chores;
-            long tickNanos;
-            boolean over;
-            synchronized (scheduler) {
-                try {
-                    look();
-                } catch (RuntimeException | Error e) {
-                    scheduler.defer(new Report(e));
-                }
-                tickNanos = tickNanos();
-                over = watched.isEmpty();
-                if (over) {
-                    thread = null;
-                }
-                chores = scheduler.takeChores(0);
+        boolean over = false;
+        while (!over) {
+            try {
+                over = tick();
+            } catch (RuntimeException | Error e) {
+                // Nothing more here: with a full heap even a text constant may be an error.
+                failure = e;
             }
-            scheduler.workers().perform(chores);
-            if (over) {
-                return;
+            if (!over) {
+                LockSupport.parkNanos(this, tickNanos);
             }
-            LockSupport.parkNanos(this, tickNanos);
         }
+    }
+
+    /** Returns true, once, when there is nothing to be watched any more. */
+    private boolean tick() {
+        if (failure != null) {
+            Throwable last = failure;
+            failure = null;
+            scheduler.report("the watchdog failed; it looks again", last);
+        }
+        Chore chores;
+        boolean over;
+        synchronized (scheduler) {
+            try {
+                look();
+            } catch (RuntimeException | Error e) {
+                failure = e;
+            }
+            tickNanos = tickNanos();
+            chores = scheduler.takeChores(0);
+            over = watched.isEmpty() && failure == null;
+            if (over) {
+                thread = null;
+            }
+        }
+        scheduler.workers().perform(chores);
+        return over;
     }
 
     private final class Start extends Chore {
@@ -212,21 +242,6 @@ final class Watchdog {
         @Override
         Chore perform(long budgetBytes) {
             LockSupport.unpark(thread);
-            return null;
-        }
-    }
-
-    /** Without deadlines everything may hang, so that a bug here must not end the watch. */
-    private final class Report extends Chore {
-        private final Throwable failure;
-
-        Report(Throwable failure) {
-            this.failure = failure;
-        }
-
-        @Override
-        Chore perform(long budgetBytes) {
-            scheduler.log().log(System.Logger.Level.ERROR, "the watchdog failed", failure);
             return null;
         }
     }

@@ -198,7 +198,7 @@ final class Workers {
             return chore.perform(budgetBytes);
         } catch (RuntimeException | Error e) {
             // Others in the list may be what somebody waits for.
-            scheduler.log().log(System.Logger.Level.ERROR, "failed after a change of state", e);
+            scheduler.report("failed after a change of state", e);
             return null;
         }
     }

@@ -1,0 +1,147 @@
+package org.nccl4j.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceEvent;
+import org.nccl4j.collectives.DeviceStream;
+
+/** What is left when the heap was full for a while; each in a JVM of its own, with a small heap. */
+final class FullHeapTest {
+    private static final Duration SHORT = Duration.ofMillis(500);
+
+    enum Scenario {
+        DEADLINES_COUNT_AGAIN {
+            @Override
+            void run() throws InterruptedException {
+                try (World world = new World(2, config -> config.withOperationTimeout(SHORT))) {
+                    fillHeap(Duration.ofSeconds(2));
+                    world.allReduce(0, world.zeros(0, 1));
+                    assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                            .isInstanceOf(CollectiveTimeoutException.class)
+                            .hasMessageContaining("rank 1 has not called it");
+                    assertThatThrownBy(() -> world.rank(1).barrier(world.stream(1)))
+                            .isInstanceOf(CollectiveTimeoutException.class);
+                }
+            }
+        },
+
+        A_DEADLINE_PASSES_MEANWHILE {
+            @Override
+            void run() throws InterruptedException {
+                try (World world = new World(2, config -> config.withOperationTimeout(SHORT))) {
+                    world.allReduce(0, world.zeros(0, 1));
+                    fillHeap(Duration.ofSeconds(2));
+                    assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                            .isInstanceOf(CollectiveTimeoutException.class)
+                            .hasMessageContaining("rank 1 has not called it");
+                }
+            }
+        },
+
+        A_STREAM_THAT_CANNOT_GROW_GOES_ON {
+            @Override
+            void run() {
+                try (World world = new World(2)) {
+                    DeviceStream stream = world.newStream(0);
+                    DeviceEvent event = world.rank(0).device().createEvent();
+                    world.rank(0).barrier(stream);
+                    assertThatThrownBy(
+                                    () -> {
+                                        while (true) {
+                                            stream.record(event);
+                                        }
+                                    })
+                            .isInstanceOf(OutOfMemoryError.class);
+                    world.rank(1).barrier(world.stream(1));
+                    stream.synchronize(World.LONG);
+                    assertThat(event.poll()).isTrue();
+                    DeviceBuffer buffer = world.zeros(0, 1);
+                    stream.fill(buffer, (byte) 1);
+                    stream.synchronize(World.LONG);
+                    assertThat(World.toArray(buffer)).containsExactly(0x01010101);
+                    world.assertWorks();
+                }
+            }
+        };
+
+        abstract void run() throws InterruptedException;
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    @Timeout(60)
+    void theProcessRecovers(Scenario scenario) throws IOException, InterruptedException {
+        Process process =
+                new ProcessBuilder(
+                                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                                "-Xmx40m",
+                                "-XX:+UseSerialGC",
+                                "-XX:-OmitStackTraceInFastThrow",
+                                "-cp",
+                                classPath(),
+                                FullHeapTest.class.getName(),
+                                scenario.name())
+                        .redirectErrorStream(true)
+                        .start();
+        try (InputStream output = process.getInputStream()) {
+            process.getOutputStream().close();
+            String text = new String(output.readAllBytes(), StandardCharsets.UTF_8);
+            assertThat(process.waitFor(10, TimeUnit.SECONDS)).as(text).isTrue();
+            assertThat(process.exitValue()).as(text).isZero();
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    /** All that this JVM has, modules included, as a plain class path. */
+    private static String classPath() {
+        String modules = System.getProperty("jdk.module.path");
+        String classes = System.getProperty("java.class.path");
+        return modules == null ? classes : classes + File.pathSeparator + modules;
+    }
+
+    public static void main(String[] arguments) throws InterruptedException {
+        Scenario.valueOf(arguments[0]).run();
+    }
+
+    /** Takes each byte that gets free. */
+    @SuppressWarnings("UnusedVariable")
+    private static void fillHeap(Duration time) throws InterruptedException {
+        long endNanos = System.nanoTime() + time.toNanos();
+        List<Object> blocks = new ArrayList<>(1 << 17);
+        for (int size = 1 << 10; size > 0; size /= 8) {
+            while (isTaken(blocks, size)) {}
+        }
+        Object[] chain = null;
+        while (System.nanoTime() < endNanos) {
+            try {
+                chain = new Object[] {chain};
+            } catch (OutOfMemoryError e) {
+                Thread.sleep(1);
+            }
+        }
+    }
+
+    private static boolean isTaken(List<Object> blocks, int size) {
+        try {
+            return blocks.add(new long[size]);
+        } catch (OutOfMemoryError e) {
+            return false;
+        }
+    }
+}
