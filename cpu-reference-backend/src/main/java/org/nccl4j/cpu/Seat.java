@@ -2,7 +2,7 @@ package org.nccl4j.cpu;
 
 import java.io.IOException;
 import org.nccl4j.collectives.CommunicatorConfig;
-import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.UnsupportedException;
 
 /**
  * What one rank brings to a new communicator.
@@ -23,7 +23,7 @@ record Seat(CpuDevice device, CommunicatorConfig config, TraceWriter trace) {
             return new Seat(
                     device, config, TraceWriter.open(config.traceFile().get(), config.name()));
         } catch (IOException e) {
-            throw new InvalidArgumentException(
+            throw new UnsupportedException(
                     "communicator '"
                             + config.name()
                             + "': trace file "

@@ -215,7 +215,7 @@ final class CreateTest {
         CompletableFuture<Communicator> first = create(id, 0, 2, config);
         Path absent = folder.resolve("absent").resolve("trace.jsonl");
         assertThatThrownBy(() -> backend.create(id, 1, 2, config.withTraceFile(absent)))
-                .isInstanceOf(InvalidArgumentException.class)
+                .isInstanceOf(UnsupportedException.class)
                 .hasMessageStartingWith(
                         "communicator 'world': trace file " + absent + " cannot be written: ");
         backend.closeAll(List.of(backend.create(id, 1, 2, config), get(first)));
@@ -362,7 +362,7 @@ final class CreateTest {
                         line.startsWith("{\"comm\":\"world\",\"op\":\"allReduce\",\"seq\":0"));
         Path absent = folder.resolve("absent").resolve("trace.jsonl");
         assertThatThrownBy(() -> backend.createLocal(2, config.withTraceFile(absent)))
-                .isInstanceOf(InvalidArgumentException.class)
+                .isInstanceOf(UnsupportedException.class)
                 .hasMessageStartingWith(
                         "communicator 'world': trace file " + absent + " cannot be written: ");
     }
