@@ -49,6 +49,11 @@ final class CpuDevice implements Device {
             return DeviceBuffer.EMPTY;
         }
         long freeBytes = memory().freeBytes();
+        if (sizeBytes > freeBytes && all.shares() > CpuDevices.defaultCount()) {
+            // Devices that nobody holds any more give their shares back when the collector sees it.
+            System.gc();
+            freeBytes = memory().freeBytes();
+        }
         if (sizeBytes > freeBytes) {
             throw new InvalidArgumentException(
                     "cannot allocate "

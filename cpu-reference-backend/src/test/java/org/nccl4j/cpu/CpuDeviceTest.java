@@ -61,6 +61,22 @@ final class CpuDeviceTest {
         buffer.close();
     }
 
+    @Test
+    void sharesOfDevicesThatNobodyHoldsServeAnAllocation() {
+        lookAtManyDevices();
+        long crowdedBytes = devices.device(0).memory().totalBytes();
+
+        try (DeviceBuffer buffer = devices.device(0).allocate(crowdedBytes + 1)) {
+            assertThat(buffer.sizeBytes()).isEqualTo(crowdedBytes + 1);
+        }
+    }
+
+    private void lookAtManyDevices() {
+        for (int ordinal = 0; ordinal < CpuDevices.LIMIT; ordinal++) {
+            assertThat(devices.device(ordinal).ordinal()).isEqualTo(ordinal);
+        }
+    }
+
     private void awaitShares(int shares) {
         Awaitility.await()
                 .atMost(Duration.ofSeconds(20))
