@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.Traffic;
+import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -37,6 +38,9 @@ final class Clique {
 
     boolean failureLogged;
 
+    /** The failure for when there is no memory for another one. */
+    final UnsupportedException outOfMemory;
+
     /** Whether its work is to be given up as soon as none of it runs. */
     boolean abortRequested;
 
@@ -62,6 +66,12 @@ final class Clique {
         this.engine = engine;
         this.name = name;
         this.size = seats.size();
+        this.outOfMemory =
+                new UnsupportedException(
+                        "communicator '"
+                                + name
+                                + "' failed because the heap was full; give the JVM more memory"
+                                + " (-Xmx) or enqueue less ahead, and create a new communicator");
         this.operationTimeout = agreed.operationTimeout();
         this.timeoutNanos = Durations.saturatedNanos(operationTimeout);
         this.abortOnFailure = agreed.abortOnFailure();

@@ -17,6 +17,7 @@ final class CpuMemory extends BufferOwner {
     private final CpuDevice device;
     private final Arena arena;
     private final long sizeBytes;
+    private final Free free = new Free();
     private int uses;
     private boolean released;
 
@@ -61,7 +62,7 @@ final class CpuMemory extends BufferOwner {
     static void unuse(DeviceBuffer buffer, Scheduler scheduler) {
         CpuMemory memory = of(buffer);
         if (memory != null && --memory.uses == 0 && memory.released) {
-            scheduler.defer(memory.new Free());
+            scheduler.defer(memory.free);
         }
     }
 

@@ -1,7 +1,6 @@
 package org.nccl4j.cpu;
 
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -15,6 +14,7 @@ import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
 import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Durations;
@@ -50,6 +50,9 @@ final class CpuStream implements DeviceStream {
     /** Whether it is in the scheduler's list of streams to be driven. */
     boolean touched;
 
+    /** The next in that list. */
+    CpuStream nextTouched;
+
     /** Whether the head has been looked at and has not been passed yet. */
     boolean headVisited;
 
@@ -61,9 +64,16 @@ final class CpuStream implements DeviceStream {
     private final Scheduler scheduler;
     private final CpuDevice device;
     private final int number;
-    private final List<CpuStream> dependents = new ArrayList<>(0);
-    private final List<Failure> failures = new ArrayList<>(0);
-    private final ArrayDeque<LocalWork> spareWorks = new ArrayDeque<>(0);
+    private final List<Failure> failures = new ArrayList<>(1);
+    private final ChoreList<LocalWork> spareWorks = new ChoreList<>();
+
+    /** For when there is no memory for the failure of a copy or fill. */
+    private final Failure outOfMemory;
+
+    /** Streams whose heads wait for this one, linked: a head waits for one stream. */
+    private CpuStream firstDependent;
+
+    private CpuStream nextDependent;
     private EntryKind[] kinds = new EntryKind[8];
     private Object[] subjects = new Object[8];
     private long[] tickets = new long[8];
@@ -82,6 +92,14 @@ final class CpuStream implements DeviceStream {
         this.scheduler = scheduler;
         this.device = device;
         this.number = number;
+        this.outOfMemory =
+                new Failure(
+                        null,
+                        new UnsupportedException(
+                                "a copy or fill on "
+                                        + this
+                                        + " failed because the heap was full; give the JVM more"
+                                        + " memory (-Xmx), and repeat it"));
     }
 
     // ---- the queue; lock held
@@ -139,7 +157,8 @@ final class CpuStream implements DeviceStream {
     /** Another stream's head waits for a ticket of this one. */
     void addDependent(CpuStream stream) {
         assert Thread.holdsLock(scheduler);
-        dependents.add(stream);
+        stream.nextDependent = firstDependent;
+        firstDependent = stream;
     }
 
     /** Tells those who wait for this stream, if it has moved. */
@@ -150,12 +169,13 @@ final class CpuStream implements DeviceStream {
         }
         progressed = false;
         waiters.wake(scheduler);
-        for (int i = 0; i < dependents.size(); i++) {
-            CpuStream dependent = dependents.get(i);
+        while (firstDependent != null) {
+            CpuStream dependent = firstDependent;
+            firstDependent = dependent.nextDependent;
+            dependent.nextDependent = null;
             dependent.headVisited = false;
             scheduler.touch(dependent);
         }
-        dependents.clear();
     }
 
     private int slot(long ticket) {
@@ -192,7 +212,7 @@ final class CpuStream implements DeviceStream {
 
     void giveBack(LocalWork work) {
         assert Thread.holdsLock(scheduler);
-        spareWorks.push(work);
+        spareWorks.addFirst(work);
     }
 
     // ---- failures; lock held
@@ -212,6 +232,13 @@ final class CpuStream implements DeviceStream {
     void remember(CollectiveException cause) {
         assert Thread.holdsLock(scheduler);
         remember(new Failure(null, cause));
+    }
+
+    /** Keeps that a copy or fill failed for want of memory; needs none. */
+    void rememberOutOfMemory() {
+        if (failures.isEmpty()) {
+            remember(outOfMemory);
+        }
     }
 
     private void remember(Failure failure) {
@@ -391,7 +418,7 @@ final class CpuStream implements DeviceStream {
                 return;
             }
             reserve();
-            LocalWork work = spareWorks.isEmpty() ? new LocalWork(this) : spareWorks.pop();
+            LocalWork work = spareWorks.isEmpty() ? new LocalWork(this) : spareWorks.poll();
             work.describe(source, destination, sizeBytes, value);
             push(EntryKind.LOCAL, work, 0);
             scheduler.touch(this);

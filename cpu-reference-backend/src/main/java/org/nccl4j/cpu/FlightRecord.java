@@ -6,11 +6,10 @@ import org.nccl4j.collectives.CollectiveEvent;
 final class FlightRecord extends Chore {
     private static final CollectiveEvent SWITCH = new CollectiveEvent();
 
-    private final CollectiveEvent event;
+    private final CollectiveEvent event = new CollectiveEvent();
 
     /** Lock held; the part has ended. */
-    FlightRecord(Part part) {
-        event = part.event;
+    void ended(Part part) {
         Member member = part.batch.member;
         event.communicator = member.clique.name;
         event.operation = part.kind.operation(part.sender);
@@ -38,8 +37,8 @@ final class FlightRecord extends Chore {
 
     /** Starts to measure a part. */
     static void enqueued(Part part) {
-        part.event = new CollectiveEvent();
-        part.event.begin();
+        part.record = new FlightRecord();
+        part.record.event.begin();
         part.enqueuedNanos = System.nanoTime();
     }
 

@@ -2,6 +2,7 @@ package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.cpu.Engine.Progress;
@@ -105,16 +106,21 @@ final class LocalWork extends Work {
 
     @Override
     void broke(int participant, Throwable failure) {
-        stream.remember(
-                new InvalidArgumentException(
-                        describe()
-                                + " on "
-                                + stream
-                                + " failed: "
-                                + failure
-                                + "; keep the memory of both buffers open until the stream is"
-                                + " synchronized",
-                        failure));
+        try {
+            CollectiveException cause =
+                    new InvalidArgumentException(
+                            describe()
+                                    + " on "
+                                    + stream
+                                    + " failed: "
+                                    + failure
+                                    + "; keep the memory of both buffers open until the stream is"
+                                    + " synchronized",
+                            failure);
+            stream.remember(cause);
+        } catch (OutOfMemoryError e) {
+            stream.rememberOutOfMemory();
+        }
     }
 
     @Override

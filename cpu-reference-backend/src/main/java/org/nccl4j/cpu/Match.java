@@ -3,6 +3,7 @@ package org.nccl4j.cpu;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.ReduceOp;
@@ -38,6 +39,8 @@ final class Match extends Work implements JoinedOperation {
     HostCall host;
 
     private final Part[] parts;
+    private final EndOfRun endOfRun = new EndOfRun();
+    private boolean isGivenUp;
     private Engine.Run run;
     private long sizeBytes;
     private long steps;
@@ -56,6 +59,7 @@ final class Match extends Work implements JoinedOperation {
         posted = 0;
         arrived = 0;
         joined = false;
+        isGivenUp = false;
         host = null;
         run = null;
         Arrays.fill(parts, null);
@@ -135,7 +139,7 @@ final class Match extends Work implements JoinedOperation {
             boolean measured = false;
             for (Part each : parts) {
                 sizeBytes += each.bytes(clique.size);
-                measured |= each.event != null;
+                measured |= each.record != null;
             }
             steps = clique.engine.steps(this);
             if (measured) {
@@ -180,7 +184,13 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     void broke(int participant, Throwable failure) {
-        scheduler().fail(clique, Wording.broke(this, participant, failure));
+        CollectiveException cause;
+        try {
+            cause = Wording.broke(this, participant, failure);
+        } catch (OutOfMemoryError e) {
+            cause = clique.outOfMemory;
+        }
+        scheduler().fail(clique, cause);
     }
 
     @Override
@@ -190,9 +200,13 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     void givenUp() {
+        if (isGivenUp) {
+            return;
+        }
+        isGivenUp = true;
         clique.running--;
         if (run != null) {
-            scheduler().defer(new EndOfRun(scheduler().log(), run));
+            scheduler().defer(endOfRun);
         }
         scheduler().abortIfDue(clique);
     }
@@ -271,24 +285,16 @@ final class Match extends Work implements JoinedOperation {
     }
 
     /** Lets an engine clean up after an operation that was given up. */
-    private static final class EndOfRun extends Chore {
-        private final System.Logger log;
-        private final Engine.Run run;
-
-        EndOfRun(System.Logger log, Engine.Run run) {
-            this.log = log;
-            this.run = run;
-        }
-
+    private final class EndOfRun extends Chore {
         @Override
         Chore perform(long budgetBytes) {
             try {
                 run.finish();
             } catch (RuntimeException | Error e) {
-                log.log(
-                        System.Logger.Level.ERROR,
-                        "the engine failed to clean up after an operation that was given up",
-                        e);
+                scheduler()
+                        .report(
+                                "the engine failed to clean up after an operation that was given up",
+                                e);
             }
             return null;
         }

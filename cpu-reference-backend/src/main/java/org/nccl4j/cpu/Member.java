@@ -1,7 +1,6 @@
 package org.nccl4j.cpu;
 
 import java.io.IOException;
-import java.util.ArrayDeque;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.UnsupportedException;
 
@@ -52,8 +51,9 @@ final class Member {
     long lastCompletedNumber;
     int lastCompletedPeer;
 
-    private final ArrayDeque<Batch> spareBatches = new ArrayDeque<>();
-    private final ArrayDeque<Part> spareParts = new ArrayDeque<>();
+    // Linked, because giving back must not need memory.
+    private Batch spareBatch;
+    private Part sparePart;
 
     Member(Clique clique, int rank, Seat seat) {
         this.clique = clique;
@@ -117,15 +117,23 @@ final class Member {
 
     Batch takeBatch() {
         assert Thread.holdsLock(clique.scheduler);
-        Batch batch = spareBatches.poll();
-        return batch == null ? new Batch(this) : batch;
+        Batch batch = spareBatch;
+        if (batch == null) {
+            return new Batch(this);
+        }
+        spareBatch = batch.newer;
+        batch.newer = null;
+        return batch;
     }
 
     Part addPart(Batch batch) {
         assert Thread.holdsLock(clique.scheduler);
-        Part part = spareParts.poll();
+        Part part = sparePart;
         if (part == null) {
             part = new Part();
+        } else {
+            sparePart = part.nextSpare;
+            part.nextSpare = null;
         }
         part.batch = batch;
         batch.parts.add(part);
@@ -137,13 +145,15 @@ final class Member {
         for (int i = 0; i < batch.parts.size(); i++) {
             Part part = batch.parts.get(i);
             part.clear();
-            spareParts.push(part);
+            part.nextSpare = sparePart;
+            sparePart = part;
         }
         batch.parts.clear();
         batch.streams.clear();
         batch.started = false;
         batch.after = null;
-        spareBatches.push(batch);
+        batch.newer = spareBatch;
+        spareBatch = batch;
     }
 
     void link(Batch batch) {

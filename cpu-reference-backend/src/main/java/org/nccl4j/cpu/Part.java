@@ -3,7 +3,6 @@ package org.nccl4j.cpu;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import org.nccl4j.collectives.BlockLayout;
-import org.nccl4j.collectives.CollectiveEvent;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.ReduceOp;
@@ -40,8 +39,11 @@ final class Part {
     boolean arrived;
     boolean ended;
 
+    /** The next of those that are to be used again. */
+    Part nextSpare;
+
     /** Being measured for the flight recorder, or null. */
-    CollectiveEvent event;
+    FlightRecord record;
 
     long enqueuedNanos;
 
@@ -171,7 +173,7 @@ final class Part {
         stream = null;
         batch = null;
         match = null;
-        event = null;
+        record = null;
         arrived = false;
         ended = false;
     }

@@ -59,11 +59,14 @@ final class Scheduler {
     /** Failures that the log did not take. */
     private final AtomicInteger unlogged = new AtomicInteger();
 
-    private final ArrayDeque<CpuStream> touched = new ArrayDeque<>();
-    private final ArrayDeque<Work> fresh = new ArrayDeque<>();
+    private final ChoreList<Work> fresh = new ChoreList<>();
     private final Map<UniqueId, Meeting> meetings = new HashMap<>();
-    private Chore firstChore;
-    private Chore lastChore;
+    private final ChoreList<Chore> deferred = new ChoreList<>();
+
+    /** Streams to be driven, linked through {@link CpuStream#nextTouched}. */
+    private CpuStream firstTouched;
+
+    private CpuStream lastTouched;
 
     /**
      * A scheduler of its own.
@@ -116,12 +119,7 @@ final class Scheduler {
     /** Leaves something to the thread that holds the lock now. */
     void defer(Chore chore) {
         assert Thread.holdsLock(this);
-        if (lastChore == null) {
-            firstChore = chore;
-        } else {
-            lastChore.next = chore;
-        }
-        lastChore = chore;
+        deferred.add(chore);
     }
 
     /**
@@ -144,10 +142,7 @@ final class Scheduler {
                 workers.queue(work);
             }
         }
-        Chore first = firstChore;
-        firstChore = null;
-        lastChore = null;
-        return first;
+        return deferred.takeAll();
     }
 
     // ---- streams
@@ -157,14 +152,25 @@ final class Scheduler {
         assert Thread.holdsLock(this);
         if (!stream.touched) {
             stream.touched = true;
-            touched.add(stream);
+            if (lastTouched == null) {
+                firstTouched = stream;
+            } else {
+                lastTouched.nextTouched = stream;
+            }
+            lastTouched = stream;
         }
     }
 
     /** Moves touched streams as far as they go. */
     void drive() {
         assert Thread.holdsLock(this);
-        for (CpuStream stream = touched.poll(); stream != null; stream = touched.poll()) {
+        while (firstTouched != null) {
+            CpuStream stream = firstTouched;
+            firstTouched = stream.nextTouched;
+            if (firstTouched == null) {
+                lastTouched = null;
+            }
+            stream.nextTouched = null;
             stream.touched = false;
             while (!stream.isEmpty() && !stream.headVisited) {
                 stream.headVisited = true;
@@ -224,6 +230,7 @@ final class Scheduler {
         }
         int parts = batch.parts.size();
         int streams = batch.streams.size();
+        reserve(batch);
         batch.streamsAhead = streams;
         batch.operationsLeft = parts;
         batch.after = member.lastHostCall;
@@ -238,7 +245,25 @@ final class Scheduler {
             if (measured) {
                 FlightRecord.enqueued(part);
             }
-            post(member, part);
+            try {
+                post(member, part);
+            } catch (OutOfMemoryError e) {
+                // What others may have seen of it cannot be taken back.
+                fail(member.clique, member.clique.outOfMemory);
+                throw e;
+            }
+        }
+    }
+
+    /** Makes room for a batch in its streams, or lets go of its buffers. */
+    private void reserve(Batch batch) {
+        try {
+            for (int i = 0; i < batch.streams.size(); i++) {
+                batch.streams.get(i).reserve();
+            }
+        } catch (OutOfMemoryError e) {
+            releaseBuffers(batch);
+            throw e;
         }
     }
 
@@ -319,8 +344,9 @@ final class Scheduler {
         member.lastCompleted = part.kind;
         member.lastCompletedNumber = part.number;
         member.lastCompletedPeer = part.sender ? part.root : ~part.root;
-        if (part.event != null) {
-            defer(new FlightRecord(part));
+        if (part.record != null) {
+            part.record.ended(part);
+            defer(part.record);
         }
         part.ended = true;
         releaseBuffers(part);
@@ -442,11 +468,13 @@ final class Scheduler {
      * for want of memory. The watchdog comes back to it until the abort has come through.
      */
     void settle(Clique clique) {
+        // Before anything that needs memory: what is written from now on is no result.
+        abandonRunning(clique, false);
         if (!clique.failureLogged) {
             defer(FailureLog.of(clique));
             clique.failureLogged = true;
         }
-        abandonRunning(clique);
+        abandonRunning(clique, true);
         if (clique.abortOnFailure) {
             clique.abortRequested = true;
         }
@@ -461,24 +489,24 @@ final class Scheduler {
         clique.waiters.wake(this);
     }
 
-    private void abandonRunning(Clique clique) {
-        abandonRunning(clique.collectives());
+    private void abandonRunning(Clique clique, boolean givingUp) {
+        abandonRunning(clique.collectives(), givingUp);
         for (int sender = 0; sender < clique.size; sender++) {
             for (int receiver = 0; receiver < clique.size; receiver++) {
                 SlotRing ring = clique.existingPair(sender, receiver);
                 if (ring != null) {
-                    abandonRunning(ring);
+                    abandonRunning(ring, givingUp);
                 }
             }
         }
     }
 
-    private void abandonRunning(SlotRing ring) {
+    private void abandonRunning(SlotRing ring, boolean givingUp) {
         for (long number = ring.base(); number < ring.end(); number++) {
             Match match = ring.at(number);
-            if (match.joined && !match.complete && !match.abandoned) {
+            if (match.joined && !match.complete) {
                 match.abandoned = true;
-                if (match.runners == 0) {
+                if (givingUp && match.runners == 0) {
                     match.givenUp();
                 }
             }

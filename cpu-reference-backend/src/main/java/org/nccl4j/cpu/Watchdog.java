@@ -202,6 +202,7 @@ final class Watchdog {
             } catch (RuntimeException | Error e) {
                 failure = e;
             }
+            scheduler.workers().callMissing();
             tickNanos = tickNanos();
             chores = scheduler.takeChores(0);
             over = watched.isEmpty() && failure == null;

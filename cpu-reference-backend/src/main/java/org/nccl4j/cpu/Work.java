@@ -25,6 +25,9 @@ abstract class Work extends Chore {
      */
     private static final long STEP_COST_BYTES = 64;
 
+    /** The next of those that somebody runs and others may join. */
+    Work nextRunning;
+
     /** Threads that are in {@link #advance} or about to be. */
     int runners;
 

@@ -1,6 +1,5 @@
 package org.nccl4j.cpu;
 
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -57,10 +56,10 @@ final class Workers {
     private final int cores;
 
     /** Works that nobody runs. */
-    private final ArrayDeque<Work> ready = new ArrayDeque<>();
+    private final ChoreList<Work> ready = new ChoreList<>();
 
     /** Works that somebody runs and others may join. */
-    private final List<Work> running = new ArrayList<>();
+    private Work firstRunning;
 
     private final List<IdleWorker> idle = new ArrayList<>();
 
@@ -96,8 +95,20 @@ final class Workers {
         if (!idle.isEmpty()) {
             scheduler.defer(idle.removeLast());
         } else if (threads < cores) {
-            threads++;
-            scheduler.defer(new NewWorker());
+            try {
+                scheduler.defer(new NewWorker());
+                threads++;
+            } catch (OutOfMemoryError e) {
+                // The watchdog calls one later; whoever waits meanwhile runs what there is.
+                hasReady = true;
+            }
+        }
+    }
+
+    /** Calls a worker for what has been ready for a while: none could be made then. */
+    void callMissing() {
+        if (hasReady) {
+            callWorker();
         }
     }
 
@@ -113,7 +124,7 @@ final class Workers {
         }
         if (work != null) {
             if (work.open && work.runners == 0 && work.maxRunners() > 1) {
-                running.add(work);
+                addRunning(work);
             }
             work.runners++;
             work.runnerChanges++;
@@ -122,13 +133,34 @@ final class Workers {
     }
 
     private Work joinable() {
-        for (int i = 0; i < running.size(); i++) {
-            Work work = running.get(i);
+        for (Work work = firstRunning; work != null; work = work.nextRunning) {
             if (!work.abandoned && !work.complete && work.runners < work.maxRunners()) {
                 return work;
             }
         }
         return null;
+    }
+
+    private void addRunning(Work work) {
+        work.nextRunning = firstRunning;
+        firstRunning = work;
+    }
+
+    /** They are few: one for each core at most. */
+    private void removeRunning(Work work) {
+        Work before = null;
+        for (Work each = firstRunning; each != null; each = each.nextRunning) {
+            if (each.equals(work)) {
+                if (before == null) {
+                    firstRunning = work.nextRunning;
+                } else {
+                    before.nextRunning = work.nextRunning;
+                }
+                work.nextRunning = null;
+                return;
+            }
+            before = each;
+        }
     }
 
     /** Gives a core back. */
@@ -146,13 +178,13 @@ final class Workers {
         work.runnerChanges++;
         if (work.abandoned) {
             if (work.runners == 0) {
-                running.remove(work);
+                removeRunning(work);
                 work.givenUp();
             }
             return;
         }
         if (finished) {
-            running.remove(work);
+            removeRunning(work);
             work.complete = true;
             work.completed();
         }
@@ -162,7 +194,7 @@ final class Workers {
         if (work.complete) {
             work.unused();
         } else {
-            running.remove(work);
+            removeRunning(work);
             ready.addFirst(work);
             hasReady = true;
         }
@@ -243,14 +275,33 @@ final class Workers {
         } catch (RuntimeException | Error e) {
             failure = e;
         }
+        return end(work, participant, finished, failure, budgetBytes);
+    }
+
+    /** Leaves a work; whatever goes wrong with that, the caller goes on. */
+    private Chore end(
+            Work work, int participant, boolean finished, Throwable failure, long budgetBytes) {
+        Throwable again = null;
+        Chore chores;
         synchronized (scheduler) {
             if (failure != null) {
-                work.broke(participant, failure);
-                finished = true;
+                try {
+                    work.broke(participant, failure);
+                } catch (RuntimeException | Error e) {
+                    again = e;
+                }
             }
-            leave(work, finished);
-            return scheduler.takeChores(budgetBytes);
+            try {
+                leave(work, finished || failure != null);
+            } catch (RuntimeException | Error e) {
+                again = e;
+            }
+            chores = scheduler.takeChores(budgetBytes);
         }
+        if (again != null) {
+            scheduler.report("failed after a change of state", again);
+        }
+        return chores;
     }
 
     private static IllegalStateException stuck() {
@@ -363,7 +414,7 @@ final class Workers {
                 synchronized (scheduler) {
                     work.open = true;
                     if (work.maxRunners() > 1 && !work.abandoned) {
-                        running.add(work);
+                        addRunning(work);
                         callWorker();
                     }
                 }
@@ -424,16 +475,7 @@ final class Workers {
         } catch (RuntimeException | Error e) {
             failure = e;
         }
-        Chore chores;
-        synchronized (scheduler) {
-            if (failure != null) {
-                work.broke(participant, failure);
-                finished = true;
-            }
-            leave(work, finished);
-            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
-        }
-        perform(chores);
+        perform(end(work, participant, finished, failure, Scheduler.SMALL_BYTES));
         return useful;
     }
 
@@ -447,6 +489,18 @@ final class Workers {
                 && (waiter.seemsOver()
                         || left(startNanos, budgetNanos) <= 0
                         || Thread.currentThread().isInterrupted());
+    }
+
+    /** A worker's life. One that fails holds no core and no work then, only its place. */
+    private void workWhileNeeded() {
+        try {
+            work();
+        } catch (RuntimeException | Error e) {
+            synchronized (scheduler) {
+                threads--;
+            }
+            scheduler.report("a worker thread failed; another takes its place", e);
+        }
     }
 
     private void work() {
@@ -516,13 +570,13 @@ final class Workers {
                 Thread.ofPlatform()
                         .daemon()
                         .name("nccl4j-cpu-worker-" + number)
-                        .start(Workers.this::work);
+                        .start(Workers.this::workWhileNeeded);
             } catch (OutOfMemoryError e) {
                 // Threads that wait move data as well, so that work goes on without this one.
-                scheduler.log().log(System.Logger.Level.WARNING, "cannot start a worker thread", e);
                 synchronized (scheduler) {
                     threads--;
                 }
+                scheduler.log().log(System.Logger.Level.WARNING, "cannot start a worker thread", e);
             }
             return null;
         }

@@ -12,13 +12,20 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.CommunicatorStatus;
+import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.ReduceOp;
 
 /** What is left when the heap was full for a while; each in a JVM of its own, with a small heap. */
 final class FullHeapTest {
@@ -50,6 +57,51 @@ final class FullHeapTest {
                             .isInstanceOf(CollectiveTimeoutException.class)
                             .hasMessageContaining("rank 1 has not called it");
                 }
+            }
+        },
+
+        OPERATIONS_THAT_PILE_UP_LEAVE_THE_WORKERS_ALIVE {
+            @Override
+            void run() {
+                World world = new World(2, config -> config.withOperationTimeout(SHORT));
+                DeviceBuffer[] buffers = {world.zeros(0, 1 << 16), world.zeros(1, 1 << 16)};
+                // Given back below, for this test and what the program does next.
+                byte[][] reserve = {new byte[8 << 20]};
+                try {
+                    while (world.rank(0).status() instanceof CommunicatorStatus.Ready) {
+                        world.allReduce(0, buffers[0]);
+                        world.allReduce(1, buffers[1]);
+                    }
+                } catch (OutOfMemoryError | CollectiveException e) {
+                    reserve[0] = null;
+                }
+                reserve[0] = null;
+                for (int rank = 0; rank < 2; rank++) {
+                    try {
+                        world.stream(rank).synchronize(World.LONG);
+                    } catch (CollectiveException e) {
+                        // One rank may have come further than the other.
+                        assertThat(world.rank(rank).status())
+                                .isInstanceOfAny(
+                                        CommunicatorStatus.Failed.class,
+                                        CommunicatorStatus.Aborted.class);
+                    }
+                }
+                List<Communicator> others =
+                        world.backend.createLocal(2, CommunicatorConfig.defaults());
+                DeviceStream[] streams = {world.newStream(0), world.newStream(1)};
+                for (int rank = 0; rank < 2; rank++) {
+                    others.get(rank)
+                            .allReduce(
+                                    buffers[rank],
+                                    buffers[rank],
+                                    1 << 16,
+                                    DataType.INT32,
+                                    ReduceOp.SUM,
+                                    streams[rank]);
+                }
+                // Without a wait, in which this thread would help.
+                Awaitility.await().atMost(World.LONG).until(() -> streams[0].poll());
             }
         },
 
