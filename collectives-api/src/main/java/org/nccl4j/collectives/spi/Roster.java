@@ -87,9 +87,7 @@ public final class Roster {
         if (self.rank() == 0) {
             rendezvous.store().setIfAbsent(key, newId.get().toBytes());
         }
-        return rendezvous
-                .store()
-                .get(key, left())
+        return get(key, left())
                 .map(UniqueId::new)
                 .orElseThrow(() ->
                         new CollectiveTimeoutException(
@@ -115,7 +113,18 @@ public final class Roster {
         if (rendezvous.store().setIfAbsent(key, encode(self))) {
             return;
         }
-        RankInfo other = decode(key, rendezvous.store().get(key, Duration.ZERO).orElseThrow());
+        byte[] value =
+                get(key, Duration.ZERO)
+                        .orElseThrow(() ->
+                                new InvalidArgumentException(
+                                        where()
+                                                + "the store, a "
+                                                + rendezvous.store().getClass().getName()
+                                                + ", refuses to set '"
+                                                + key
+                                                + "' and has no value for it; a key that is set"
+                                                + " must keep its value"));
+        RankInfo other = decode(key, value);
         // The same rank may come again after it has run out of time.
         if (!other.equals(self)) {
             throw new InvalidArgumentException(
@@ -132,7 +141,7 @@ public final class Roster {
         missing.setEmptyValue("");
         for (int rank = 0; rank < ranks.length; rank++) {
             String key = key("rank/" + rank);
-            Optional<byte[]> value = rendezvous.store().get(key, left());
+            Optional<byte[]> value = get(key, left());
             if (value.isEmpty()) {
                 missing.add("rank " + rank);
                 continue;
@@ -157,6 +166,21 @@ public final class Roster {
                             + "; nothing was made, start the missing ranks and call create again",
                     false);
         }
+    }
+
+    /** A store is the user's. */
+    private Optional<byte[]> get(String key, Duration timeout) {
+        Optional<byte[]> value = rendezvous.store().get(key, timeout);
+        if (value == null) {
+            throw new InvalidArgumentException(
+                    where()
+                            + "the store, a "
+                            + rendezvous.store().getClass().getName()
+                            + ", returned null for '"
+                            + key
+                            + "'; get() must return an empty Optional when time has run out");
+        }
+        return value;
     }
 
     private String key(String what) {

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -16,6 +17,7 @@ import org.nccl4j.collectives.InMemoryStore;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.RankInfo;
 import org.nccl4j.collectives.Rendezvous;
+import org.nccl4j.collectives.Store;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.WaitInterruptedException;
 
@@ -174,6 +176,39 @@ final class RosterTest {
                 .hasMessage(
                         "the store holds 3 bytes under 'nccl4j/job/rank/1' where a rank of nccl4j"
                                 + " should have told who it is; give the job a name of its own");
+    }
+
+    @Test
+    void aStoreThatBreaksItsContractIsNamed() {
+        assertThatThrownBy(() -> meetAt(null))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageStartingWith(
+                        "create of communicator 'world' on rank 0/2 (job 'job'): the store, a ")
+                .hasMessageEndingWith(
+                        ", returned null for 'nccl4j/job/rank/0'; get() must return an empty"
+                                + " Optional when time has run out");
+        assertThatThrownBy(() -> meetAt(Optional.empty()))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageEndingWith(
+                        ", refuses to set 'nccl4j/job/rank/0' and has no value for it; a key that"
+                                + " is set must keep its value");
+    }
+
+    /** A store where each key is said to be set, and whose answer is always the same. */
+    private static void meetAt(Optional<byte[]> answer) {
+        Store broken =
+                new Store() {
+                    @Override
+                    public boolean setIfAbsent(String key, byte[] value) {
+                        return false;
+                    }
+
+                    @Override
+                    public Optional<byte[]> get(String key, Duration timeout) {
+                        return answer;
+                    }
+                };
+        Roster.meet(new Rendezvous(broken, "job"), info(0, 2), PATIENT);
     }
 
     @Test
