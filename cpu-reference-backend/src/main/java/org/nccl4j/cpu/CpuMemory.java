@@ -29,6 +29,7 @@ final class CpuMemory extends BufferOwner {
     }
 
     static DeviceBuffer allocate(Scheduler scheduler, CpuDevice device, long sizeBytes) {
+        retry(scheduler);
         // Shared, so that a use after the end is an exception in whatever thread it happens.
         Arena arena = Arena.ofShared();
         MemorySegment memory = PosixCalls.allocate(arena, sizeBytes);
@@ -75,8 +76,19 @@ final class CpuMemory extends BufferOwner {
                 buffer + " has been closed; nothing was enqueued; close it after its last use");
     }
 
+    /** Frees what could not be freed when it should. */
+    private static void retry(Scheduler scheduler) {
+        Chore chores;
+        synchronized (scheduler) {
+            scheduler.repeat();
+            chores = scheduler.takeChores(0);
+        }
+        scheduler.workers().perform(chores);
+    }
+
     @Override
     public void release() {
+        retry(scheduler);
         synchronized (scheduler) {
             released = true;
             if (uses > 0) {
@@ -87,7 +99,15 @@ final class CpuMemory extends BufferOwner {
     }
 
     private void free() {
-        arena.close();
+        try {
+            arena.close();
+        } catch (IllegalStateException e) {
+            // Somebody's channel reads or writes it right now.
+            synchronized (scheduler) {
+                scheduler.repeatLater(free);
+            }
+            return;
+        }
         device.freed(sizeBytes);
     }
 

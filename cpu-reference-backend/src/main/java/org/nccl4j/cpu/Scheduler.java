@@ -63,6 +63,9 @@ final class Scheduler {
     private final Map<UniqueId, Meeting> meetings = new HashMap<>();
     private final ChoreList<Chore> deferred = new ChoreList<>();
 
+    /** What could not be done yet. */
+    private final ChoreList<Chore> repeated = new ChoreList<>();
+
     /** Streams to be driven, linked through {@link CpuStream#nextTouched}. */
     private CpuStream firstTouched;
 
@@ -120,6 +123,20 @@ final class Scheduler {
     void defer(Chore chore) {
         assert Thread.holdsLock(this);
         deferred.add(chore);
+    }
+
+    /** Keeps a chore that could not be done, for {@link #repeat}. */
+    void repeatLater(Chore chore) {
+        assert Thread.holdsLock(this);
+        repeated.add(chore);
+    }
+
+    /** Defers once more what could not be done. */
+    void repeat() {
+        assert Thread.holdsLock(this);
+        for (Chore chore = repeated.poll(); chore != null; chore = repeated.poll()) {
+            defer(chore);
+        }
     }
 
     /**

@@ -203,6 +203,7 @@ final class Watchdog {
                 failure = e;
             }
             scheduler.workers().callMissing();
+            scheduler.repeat();
             tickNanos = tickNanos();
             chores = scheduler.takeChores(0);
             over = watched.isEmpty() && failure == null;

@@ -6,6 +6,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.channels.Pipe;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -220,5 +222,36 @@ final class CpuDeviceTest {
         Path path = root.resolve(file);
         Files.createDirectories(path.getParent());
         Files.writeString(path, text);
+    }
+
+    @Test
+    void memoryThatAChannelIsWritingIsFreedWhenThatIsOver() throws Exception {
+        Device device = devices.device(0);
+        DeviceBuffer buffer = device.allocate(64 << 20);
+        Pipe pipe = Pipe.open();
+        MemorySegment memory = buffer.hostSegment();
+        ByteBuffer bytes = memory.asByteBuffer();
+        Thread writer =
+                Thread.ofPlatform()
+                        .start(() -> {
+                            try {
+                                pipe.sink().write(bytes);
+                            } catch (IOException e) {
+                                // The other end was closed, below.
+                                bytes.limit(0);
+                            }
+                        });
+        // Something has come: the rest does not fit into the pipe.
+        assertThat(pipe.source().read(ByteBuffer.allocate(1))).isEqualTo(1);
+        buffer.close();
+        buffer.close();
+        assertThat(buffer.isClosed()).isTrue();
+        assertThat(memory.scope().isAlive()).isTrue();
+        pipe.source().close();
+        writer.join(World.LONG);
+        assertThat(writer.isAlive()).isFalse();
+        pipe.sink().close();
+        device.allocate(4).close();
+        assertThat(memory.scope().isAlive()).isFalse();
     }
 }
