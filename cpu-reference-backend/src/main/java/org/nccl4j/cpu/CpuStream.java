@@ -38,6 +38,8 @@ final class CpuStream implements DeviceStream {
         WAIT
     }
 
+    private static final int MOST_SUPPRESSED = 10;
+
     /** What is remembered of a failure until it has been thrown. */
     private record Failure(Clique clique, CollectiveException cause) {
         boolean isForgottenOnceThrown() {
@@ -251,6 +253,28 @@ final class CpuStream implements DeviceStream {
     }
 
     /**
+     * The oldest failure; those after it that are forgotten once thrown come with it, the first few
+     * as suppressed, so that a stream is usable again after one throw.
+     */
+    private CollectiveException takeFailures() {
+        CollectiveException oldest = takeFailure(failures.getFirst());
+        int shown = 0;
+        List<Failure> kept = new ArrayList<>(1);
+        for (Failure failure : failures) {
+            if (!failure.isForgottenOnceThrown()) {
+                kept.add(failure);
+            } else if (shown < MOST_SUPPRESSED) {
+                oldest.addSuppressed(failure.cause());
+                shown++;
+            }
+        }
+        failures.clear();
+        failures.addAll(kept);
+        hasFailures = !failures.isEmpty();
+        return oldest;
+    }
+
+    /**
      * The last one may have been thrown to another thread by now; its communicator is forgotten.
      */
     private CollectiveException takeFailure(CollectiveException cause) {
@@ -286,7 +310,7 @@ final class CpuStream implements DeviceStream {
             synchronized (scheduler) {
                 requireOpen("poll");
                 if (!failures.isEmpty()) {
-                    throw takeFailure(failures.getFirst());
+                    throw takeFailures();
                 }
             }
         }
@@ -308,7 +332,7 @@ final class CpuStream implements DeviceStream {
         synchronized (scheduler) {
             requireOpen("synchronize");
             if (!failures.isEmpty()) {
-                throw takeFailure(failures.getFirst());
+                throw takeFailures();
             }
             waiter = new StreamWaiter(enqueued(), failureCount);
         }
