@@ -124,6 +124,11 @@ final class LocalWork extends Work {
     }
 
     @Override
+    boolean usesClosedArena() {
+        return isClosed(from) || isClosed(to);
+    }
+
+    @Override
     void completed() {
         scheduler().completed(this);
     }

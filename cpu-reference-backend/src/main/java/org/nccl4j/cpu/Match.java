@@ -194,6 +194,16 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
+    boolean usesClosedArena() {
+        for (Part part : parts) {
+            if (part != null && (isClosed(part.sendSegment) || isClosed(part.recvSegment))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
     void completed() {
         scheduler().completed(this);
     }

@@ -1,6 +1,5 @@
 package org.nccl4j.cpu;
 
-import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.StringJoiner;
 import org.nccl4j.collectives.BlockLayout;
@@ -165,7 +164,7 @@ final class Wording {
         int culprit = Math.max(0, participant);
         boolean closed = false;
         for (int i = 0; i < match.participants(); i++) {
-            if (isClosed(match.send(i)) || isClosed(match.recv(i))) {
+            if (Work.isClosed(match.send(i)) || Work.isClosed(match.recv(i))) {
                 culprit = i;
                 closed = true;
             }
@@ -187,10 +186,6 @@ final class Wording {
                                 : ": engine '" + match.clique.engine.name() + "' threw " + failure)
                         + "; create a new communicator",
                 failure);
-    }
-
-    private static boolean isClosed(MemorySegment segment) {
-        return segment != null && !segment.scope().isAlive();
     }
 
     static CommunicatorAbortedException aborted(Member member) {

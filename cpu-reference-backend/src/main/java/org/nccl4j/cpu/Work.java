@@ -1,5 +1,6 @@
 package org.nccl4j.cpu;
 
+import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
@@ -118,6 +119,9 @@ abstract class Work extends Chore {
     /** Something threw while a participant (or -1: the whole) was being advanced. Lock held. */
     abstract void broke(int participant, Throwable failure);
 
+    /** Whether memory that it uses has been closed by its owner. Asked by a runner. */
+    abstract boolean usesClosedArena();
+
     /** All participants are done. Lock held. */
     abstract void completed();
 
@@ -126,6 +130,10 @@ abstract class Work extends Chore {
 
     /** Complete and without runners: the object may be used again. Lock held. */
     abstract void unused();
+
+    static boolean isClosed(MemorySegment segment) {
+        return segment != null && !segment.scope().isAlive();
+    }
 
     /** Runs it whole, alone. */
     @Override

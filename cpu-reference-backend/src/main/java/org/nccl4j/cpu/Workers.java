@@ -240,6 +240,7 @@ final class Workers {
         boolean finished = false;
         int participant = -1;
         Throwable failure = null;
+        boolean interruptedBefore = Thread.currentThread().isInterrupted();
         try {
             if (!work.abandoned) {
                 work.begin();
@@ -274,6 +275,7 @@ final class Workers {
             }
         } catch (RuntimeException | Error e) {
             failure = e;
+            forgetInterrupt(work, interruptedBefore);
         }
         return end(work, participant, finished, failure, budgetBytes);
     }
@@ -302,6 +304,16 @@ final class Workers {
             scheduler.report("failed after a change of state", again);
         }
         return chores;
+    }
+
+    /**
+     * The JVM interrupts a thread in whose hands another thread closes an arena, and leaves it
+     * interrupted: nobody has asked for that.
+     */
+    private static void forgetInterrupt(Work work, boolean interruptedBefore) {
+        if (!interruptedBefore && work.usesClosedArena()) {
+            Thread.interrupted();
+        }
     }
 
     private static IllegalStateException stuck() {
@@ -408,6 +420,7 @@ final class Workers {
         boolean useful = true;
         int participant = -1;
         Throwable failure = null;
+        boolean interruptedBefore = Thread.currentThread().isInterrupted();
         try {
             if (!work.open && !work.abandoned) {
                 work.begin();
@@ -474,6 +487,7 @@ final class Workers {
             }
         } catch (RuntimeException | Error e) {
             failure = e;
+            forgetInterrupt(work, interruptedBefore);
         }
         perform(end(work, participant, finished, failure, Scheduler.SMALL_BYTES));
         return useful;

@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.nccl4j.collectives.AllToAllVPlan;
@@ -578,6 +579,38 @@ final class FailureTest {
         }
     }
 
+    /** The JVM interrupts who uses an arena that another thread closes. */
+    @Test
+    void aSharedArenaClosedEarlyLeavesNobodyInterrupted() {
+        AtomicReference<Arena> early = new AtomicReference<>();
+        Engine engine =
+                new HookedEngine((operation, participant) -> {
+                    Arena arena = early.getAndSet(null);
+                    if (arena != null) {
+                        arena.close();
+                        Thread.currentThread().interrupt();
+                    }
+                });
+        for (int count : new int[] {10, 1 << 20}) {
+            for (boolean interrupted : new boolean[] {false, true}) {
+                try (World world = new World(2, 2, engine, config -> config)) {
+                    Arena arena = Arena.ofShared();
+                    DeviceBuffer buffer = DeviceBuffer.wrap(arena.allocate(4L * count, 64));
+                    early.set(arena);
+                    world.allReduce(0, world.zeros(0, count));
+                    if (interrupted) {
+                        Thread.currentThread().interrupt();
+                    }
+                    world.allReduce(1, buffer);
+                    assertThat(Thread.interrupted()).isEqualTo(interrupted);
+                    assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                            .isInstanceOf(RankFailedException.class);
+                    assertThat(Thread.interrupted()).isFalse();
+                }
+            }
+        }
+    }
+
     @Test
     void anArenaClosedWhileItsOperationWaitsNamesItsRank() {
         try (World world = new World(2)) {
@@ -779,6 +812,23 @@ final class FailureTest {
         ranks.get(0).abort(World.LONG);
         backend.closeAll(ranks);
         return new WeakReference<>(CpuCommunicator.of("test", ranks.get(0)).member().clique);
+    }
+
+    @Test
+    void aStreamOfManyFailedCommunicatorsTellsThemAtOnce() {
+        CpuBackend backend =
+                new CpuBackend(
+                        new ReferenceEngine(),
+                        new CpuDevices(new Scheduler(2, new RecordingLog())));
+        DeviceStream stream = backend.device(0).createStream();
+        for (int i = 0; i < 100; i++) {
+            failAndClose(backend, stream);
+        }
+        assertThatThrownBy(() -> stream.synchronize(World.LONG))
+                .isInstanceOf(CommunicatorAbortedException.class)
+                .satisfies(e -> assertThat(e.getSuppressed()).hasSize(10));
+        stream.synchronize(World.LONG);
+        assertThat(stream.poll()).isTrue();
     }
 
     @Test
