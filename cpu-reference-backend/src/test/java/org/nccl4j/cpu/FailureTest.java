@@ -729,6 +729,23 @@ final class FailureTest {
     }
 
     @Test
+    void oneFailureStandsForAllOperationsThatARankLeaves() {
+        try (World world = new World(2)) {
+            DeviceBuffer buffer = world.zeros(0, 3);
+            for (int i = 0; i < 1000; i++) {
+                world.allReduce(0, buffer);
+            }
+            world.rank(1).close();
+            assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                    .isInstanceOf(RankFailedException.class)
+                    .hasMessageContaining("before joining allReduce #0")
+                    .hasNoSuppressedExceptions()
+                    .cause()
+                    .hasNoSuppressedExceptions();
+        }
+    }
+
+    @Test
     void closeWithWorkThatCannotEndThrowsItsFailureAndCloses() {
         try (World world = new World(2, config -> config.withOperationTimeout(SHORT))) {
             world.allReduce(0, world.zeros(0, 3));
