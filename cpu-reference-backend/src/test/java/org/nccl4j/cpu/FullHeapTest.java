@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -171,9 +172,12 @@ final class FullHeapTest {
         Scenario.valueOf(arguments[0]).run();
     }
 
+    /** Between two looks for a free byte; a constant, since the heap is full. */
+    private static final long PAUSE_NANOS = 1_000_000;
+
     /** Takes each byte that gets free. */
     @SuppressWarnings("UnusedVariable")
-    private static void fillHeap(Duration time) throws InterruptedException {
+    private static void fillHeap(Duration time) {
         long endNanos = System.nanoTime() + time.toNanos();
         List<Object> blocks = new ArrayList<>(1 << 17);
         for (int size = 1 << 10; size > 0; size /= 8) {
@@ -184,7 +188,7 @@ final class FullHeapTest {
             try {
                 chain = new Object[] {chain};
             } catch (OutOfMemoryError e) {
-                Thread.sleep(1);
+                LockSupport.parkNanos(PAUSE_NANOS);
             }
         }
     }
