@@ -227,7 +227,13 @@ final class CommandLine {
             case DEVICE_IMPLEMENTATION ->
                     ignored(flag, "device implementation", integer(flag, value) != 0);
             case DEVICE_CTA_COUNT -> {
-                integer(flag, value);
+                int ctas = integer(flag, value);
+                if (ctas < 1 || ctas > 128) {
+                    console.err(
+                            "device_cta_count (-V) must be positive and less than 128, got "
+                                    + ctas
+                                    + ". Using default value 16.");
+                }
                 ignored(flag, "device CTA count", true);
             }
             case MEMORY -> memory = integer(flag, value) != 0;

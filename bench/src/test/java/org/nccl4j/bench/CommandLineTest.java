@@ -394,7 +394,7 @@ final class CommandLineTest {
     @CsvSource({
         "-D 1, -D (device implementation)",
         "-V 16, -V (device CTA count)",
-        "-V 200, -V (device CTA count)",
+        "-V 128, -V (device CTA count)",
         "-R 1, -R (buffer registration)",
         "-R 2, -R (buffer registration)",
         "-x 0, -x (CTA policy)",
@@ -410,6 +410,18 @@ final class CommandLineTest {
         BenchOptions plain = run("all_reduce");
         assertThat(options.layout()).isEqualTo(plain.layout());
         assertThat(options.timing()).isEqualTo(plain.timing());
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {-1, 0, 129, 200})
+    void aDeviceCtaCountOutOfRangeIsToldWhatCounts(int ctas) {
+        run("all_reduce -V " + ctas);
+        assertThat(captured.errLines())
+                .containsExactly(
+                        "device_cta_count (-V) must be positive and less than 128, got "
+                                + ctas
+                                + ". Using default value 16.",
+                        "bench: -V (device CTA count) has no effect on the cpu backend; ignored");
     }
 
     @Test
