@@ -37,6 +37,15 @@ public interface Backend {
     Capabilities capabilities();
 
     /**
+     * The native libraries behind it.
+     *
+     * @return what has been loaded, the most important one first; empty for pure Java
+     */
+    default List<LoadedLibrary> libraries() {
+        return List.of();
+    }
+
+    /**
      * The devices that a program gets by default.
      *
      * @return GPUs; for the CPU max(2, cores) virtual devices

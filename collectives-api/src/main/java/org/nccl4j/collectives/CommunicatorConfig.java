@@ -29,6 +29,7 @@ import java.util.OptionalInt;
  *     cannot detect mismatches itself ({@link Capabilities#mismatchDetection})
  * @param traceFile where to write a JSON line per step that this rank takes in an algorithm, here
  *     and in communicators split from this one
+ * @param nccl settings that NCCL alone has; other backends ignore them
  */
 public record CommunicatorConfig(
         String name,
@@ -38,7 +39,8 @@ public record CommunicatorConfig(
         boolean blocking,
         boolean timing,
         Optional<Store> consistencyCheck,
-        Optional<Path> traceFile) {
+        Optional<Path> traceFile,
+        NcclOptions nccl) {
     private static final CommunicatorConfig DEFAULTS =
             new CommunicatorConfig(
                     "world",
@@ -48,7 +50,8 @@ public record CommunicatorConfig(
                     true,
                     false,
                     Optional.empty(),
-                    Optional.empty());
+                    Optional.empty(),
+                    NcclOptions.none());
 
     /** Refuses a timeout that is not positive, a blank name, a negative device and nulls. */
     public CommunicatorConfig {
@@ -63,9 +66,13 @@ public record CommunicatorConfig(
                             + operationTimeout
                             + "; nothing may wait for ever or not at all");
         }
-        if (deviceOrdinal == null || consistencyCheck == null || traceFile == null) {
+        if (deviceOrdinal == null
+                || consistencyCheck == null
+                || traceFile == null
+                || nccl == null) {
             throw new InvalidArgumentException(
-                    "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null");
+                    "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null, and"
+                            + " no NCCL options are NcclOptions.none()");
         }
         if (deviceOrdinal.isPresent() && deviceOrdinal.getAsInt() < 0) {
             throw new InvalidArgumentException(
@@ -98,7 +105,8 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -116,7 +124,8 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -134,7 +143,8 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -152,7 +162,8 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -170,7 +181,8 @@ public record CommunicatorConfig(
                 block,
                 timing,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -188,7 +200,8 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 Optional.ofNullable(store),
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -206,7 +219,8 @@ public record CommunicatorConfig(
                 blocking,
                 timed,
                 consistencyCheck,
-                traceFile);
+                traceFile,
+                nccl);
     }
 
     /**
@@ -225,6 +239,26 @@ public record CommunicatorConfig(
                 blocking,
                 timing,
                 consistencyCheck,
-                Optional.ofNullable(file));
+                Optional.ofNullable(file),
+                nccl);
+    }
+
+    /**
+     * With settings that NCCL alone has.
+     *
+     * @param options the settings
+     * @return the changed copy
+     */
+    public CommunicatorConfig withNccl(NcclOptions options) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile,
+                options);
     }
 }

@@ -56,6 +56,19 @@ public interface Device {
     DeviceBuffer allocate(long sizeBytes);
 
     /**
+     * Allocates host memory that this device can use directly: pinned memory on a GPU node, which
+     * copies run fastest from and operations take as they take device memory. On the CPU it is
+     * memory of the device. Pin little: it is taken from the whole machine.
+     *
+     * @param sizeBytes 0 or more; 0 gives {@link DeviceBuffer#EMPTY}
+     * @return a buffer that Java can read and write, to be closed by its owner
+     * @throws InvalidArgumentException if the size is negative or more than can be had
+     */
+    default DeviceBuffer allocateHost(long sizeBytes) {
+        return allocate(sizeBytes);
+    }
+
+    /**
      * A new stream on this device.
      *
      * @return an open stream to be closed by its owner

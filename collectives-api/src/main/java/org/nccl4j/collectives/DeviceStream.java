@@ -64,6 +64,21 @@ public interface DeviceStream extends AutoCloseable {
     void waitFor(DeviceEvent event);
 
     /**
+     * Allocates memory in the order of this stream, without synchronising the device: work that is
+     * enqueued here afterwards may use it, work of other streams once they have waited for a mark
+     * made here. Its {@link DeviceBuffer#close} gives it back in the order of the streams that have
+     * used it. Where a device has no such allocator it is {@link Device#allocate}.
+     *
+     * @param sizeBytes 0 or more; 0 gives {@link DeviceBuffer#EMPTY}
+     * @return a buffer to be closed by its owner
+     * @throws InvalidArgumentException if the size is negative or more than can be had, the stream
+     *     is closed, or an open group has touched it
+     */
+    default DeviceBuffer allocate(long sizeBytes) {
+        return device().allocate(sizeBytes);
+    }
+
+    /**
      * Copies the first bytes of a buffer once earlier work is done. Ranges must not overlap.
      *
      * @param source device or host memory

@@ -26,7 +26,8 @@ final class CommunicatorConfigTest {
                                 true,
                                 false,
                                 Optional.empty(),
-                                Optional.empty()));
+                                Optional.empty(),
+                                NcclOptions.none()));
     }
 
     @Test
@@ -36,6 +37,7 @@ final class CommunicatorConfigTest {
         Duration second = Duration.ofSeconds(1);
         OptionalInt noDevice = OptionalInt.empty();
         Duration tenMinutes = Duration.ofMinutes(10);
+        NcclOptions options = NcclOptions.none().with(NcclOption.MIN_CTAS, 4);
 
         assertThat(DEFAULTS.withName("ring"))
                 .isEqualTo(
@@ -47,8 +49,9 @@ final class CommunicatorConfigTest {
                                 true,
                                 false,
                                 Optional.empty(),
-                                Optional.empty()));
-        // Each step goes through all eight components, so a swap in any would show here.
+                                Optional.empty(),
+                                NcclOptions.none()));
+        // Each step goes through all nine components, so a swap in any would show here.
         CommunicatorConfig all =
                 DEFAULTS.withName("ring")
                         .withOperationTimeout(second)
@@ -57,7 +60,8 @@ final class CommunicatorConfigTest {
                         .withBlocking(false)
                         .withTiming(true)
                         .withConsistencyCheck(store)
-                        .withTraceFile(file);
+                        .withTraceFile(file)
+                        .withNccl(options);
         assertThat(all)
                 .isEqualTo(
                         new CommunicatorConfig(
@@ -68,9 +72,11 @@ final class CommunicatorConfigTest {
                                 false,
                                 true,
                                 Optional.of(store),
-                                Optional.of(file)));
+                                Optional.of(file),
+                                options));
         assertThat(
-                        all.withTraceFile(null)
+                        all.withNccl(NcclOptions.none())
+                                .withTraceFile(null)
                                 .withConsistencyCheck(null)
                                 .withTiming(false)
                                 .withBlocking(true)
@@ -119,9 +125,11 @@ final class CommunicatorConfigTest {
                                 true,
                                 false,
                                 Optional.empty(),
-                                Optional.empty()))
+                                Optional.empty(),
+                                NcclOptions.none()))
                 .hasMessage(
-                        "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null");
+                        "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null, and"
+                                + " no NCCL options are NcclOptions.none()");
     }
 
     private static AbstractThrowableAssert<?, ?> refused(ThrowingCallable call) {

@@ -25,23 +25,29 @@ final class Modules {
                     "org.nccl4j.collectives", Set.of(),
                     "org.nccl4j.contract", Set.of("org.nccl4j.collectives"),
                     "org.nccl4j.cpu", Set.of("org.nccl4j.collectives"),
+                    "org.nccl4j.bindings", Set.of(),
+                    "org.nccl4j.nccl", Set.of("org.nccl4j.bindings", "org.nccl4j.collectives"),
+                    "org.nccl4j.examples", Set.of("org.nccl4j.collectives"),
                     "org.nccl4j.bench", Set.of("org.nccl4j.collectives"));
 
     private Modules() {}
 
-    /** The folders of this tree that hold a module: each has a pom.xml and main sources. */
+    /** The folders of this tree that hold a module. */
     static List<Path> folders() throws IOException {
         Path root = Path.of("..").toAbsolutePath().normalize();
         try (Stream<Path> children = Files.list(root)) {
             return children.filter(child -> Files.isRegularFile(child.resolve("pom.xml")))
-                    .filter(child -> Files.isDirectory(child.resolve("src/main/java")))
                     .sorted()
                     .toList();
         }
     }
 
+    /** Of the modules that have main sources; hardware-tests has none. */
     static List<Path> mainClasses() throws IOException {
-        return folders().stream().map(folder -> folder.resolve("target/classes")).toList();
+        return folders().stream()
+                .filter(folder -> Files.isDirectory(folder.resolve("src/main/java")))
+                .map(folder -> folder.resolve("target/classes"))
+                .toList();
     }
 
     static List<Path> testClasses() throws IOException {

@@ -1,0 +1,2 @@
+/** Programs to start from. */
+package org.nccl4j.examples;

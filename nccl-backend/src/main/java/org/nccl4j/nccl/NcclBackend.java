@@ -1,0 +1,110 @@
+package org.nccl4j.nccl;
+
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Consumer;
+import org.nccl4j.collectives.Availability;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Bootstrap;
+import org.nccl4j.collectives.Capabilities;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Graph;
+import org.nccl4j.collectives.Group;
+import org.nccl4j.collectives.LibraryUnavailableException;
+import org.nccl4j.collectives.Pending;
+import org.nccl4j.collectives.RecordedGroup;
+import org.nccl4j.collectives.UniqueId;
+
+/**
+ * The contract over NCCL and CUDA streams.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+public final class NcclBackend implements Backend {
+    /** For {@link java.util.ServiceLoader}; programs use {@code Backends}. */
+    public NcclBackend() {}
+
+    @Override
+    public String name() {
+        return "nccl";
+    }
+
+    @Override
+    public Availability availability() {
+        return new Availability.Unavailable(List.of("the NCCL backend is being built"));
+    }
+
+    private static LibraryUnavailableException unavailable() {
+        return new LibraryUnavailableException("the NCCL backend is being built");
+    }
+
+    @Override
+    public Capabilities capabilities() {
+        throw unavailable();
+    }
+
+    @Override
+    public List<Device> devices() {
+        throw unavailable();
+    }
+
+    @Override
+    public int deviceLimit() {
+        throw unavailable();
+    }
+
+    @Override
+    public Device device(int ordinal) {
+        throw unavailable();
+    }
+
+    @Override
+    public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
+        throw unavailable();
+    }
+
+    @Override
+    public UniqueId newUniqueId() {
+        throw unavailable();
+    }
+
+    @Override
+    public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
+        throw unavailable();
+    }
+
+    @Override
+    public void group(Consumer<Group> body) {
+        throw unavailable();
+    }
+
+    @Override
+    public RecordedGroup record(Consumer<Group> body) {
+        throw unavailable();
+    }
+
+    @Override
+    public Pending<List<Optional<Communicator>>> split(
+            List<Communicator> communicators, int[] colors, int[] keys) {
+        throw unavailable();
+    }
+
+    @Override
+    public Pending<long[][]> exchangeCounts(
+            List<Communicator> communicators, long[][] sendCountsElements) {
+        throw unavailable();
+    }
+
+    @Override
+    public void closeAll(List<Communicator> communicators) {
+        throw unavailable();
+    }
+
+    @Override
+    public Graph capture(List<DeviceStream> streams, Runnable body) {
+        throw unavailable();
+    }
+}
