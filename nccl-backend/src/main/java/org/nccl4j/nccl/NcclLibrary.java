@@ -1,0 +1,225 @@
+package org.nccl4j.nccl;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.nccl4j.bindings.NativeLibrary;
+import org.nccl4j.bindings.nccl.Nccl;
+import org.nccl4j.collectives.NativeCallException;
+
+/**
+ * NCCL's functions. Operations and group calls give the raw result code, to be compared with {@link
+ * #SUCCESS} and {@link #IN_PROGRESS}; all others throw for any other code than these two.
+ *
+ * <p>Thread safety: as NCCL's own; what is about the library and not about a communicator may be
+ * called from any thread.
+ */
+final class NcclLibrary {
+    static final int SUCCESS = 0;
+    static final int IN_PROGRESS = 7;
+
+    private NcclLibrary() {}
+
+    // ---- the library
+
+    /** As the library tells it, such as 23007. */
+    static int versionCode() {
+        throw new UnsupportedOperationException();
+    }
+
+    /** As people write it, such as 2.30.7. */
+    static String version() {
+        throw new UnsupportedOperationException();
+    }
+
+    /** The file that was loaded. */
+    static String path() {
+        return NativeLibrary.NCCL.path();
+    }
+
+    /** Whether the loaded library has a function. */
+    static boolean has(String function) {
+        return NativeLibrary.NCCL.has(function);
+    }
+
+    /**
+     * What a failed call becomes.
+     *
+     * @param function the C function
+     * @param code its result
+     * @param doing what was being done, by whom: operation, number, rank, communicator
+     */
+    static NativeCallException failed(String function, int code, String doing) {
+        throw new UnsupportedOperationException();
+    }
+
+    private static int checked(String function, int code, String doing) {
+        if (code == SUCCESS || code == IN_PROGRESS) {
+            return code;
+        }
+        throw failed(function, code, doing);
+    }
+
+    private static MemorySegment at(long address) {
+        return MemorySegment.ofAddress(address);
+    }
+
+    // ---- communicators
+
+    static void getUniqueId(MemorySegment id) {
+        checked("ncclGetUniqueId", Nccl.ncclGetUniqueId(id), "making a unique id");
+    }
+
+    static int commInitRankConfig(
+            MemorySegment communicatorCell,
+            int ranks,
+            MemorySegment id,
+            int rank,
+            MemorySegment config,
+            String doing) {
+        return checked(
+                "ncclCommInitRankConfig",
+                Nccl.ncclCommInitRankConfig(communicatorCell, ranks, id, rank, config),
+                doing);
+    }
+
+    static int commSplit(
+            long communicator,
+            int color,
+            int key,
+            MemorySegment childCell,
+            MemorySegment config,
+            String doing) {
+        return checked(
+                "ncclCommSplit",
+                Nccl.ncclCommSplit(at(communicator), color, key, childCell, config),
+                doing);
+    }
+
+    static int commFinalize(long communicator, String doing) {
+        return checked("ncclCommFinalize", Nccl.ncclCommFinalize(at(communicator)), doing);
+    }
+
+    static int commDestroy(long communicator, String doing) {
+        return checked("ncclCommDestroy", Nccl.ncclCommDestroy(at(communicator)), doing);
+    }
+
+    static int commAbort(long communicator, String doing) {
+        return checked("ncclCommAbort", Nccl.ncclCommAbort(at(communicator)), doing);
+    }
+
+    /** The communicator's state: success, in progress or what went wrong. */
+    static int commGetAsyncError(long communicator, MemorySegment stateCell, String doing) {
+        checked(
+                "ncclCommGetAsyncError",
+                Nccl.ncclCommGetAsyncError(at(communicator), stateCell),
+                doing);
+        return stateCell.get(ValueLayout.JAVA_INT, 0);
+    }
+
+    static int redOpCreatePreMulSum(
+            MemorySegment operatorCell,
+            MemorySegment scalar,
+            int type,
+            int residence,
+            long communicator,
+            String doing) {
+        return checked(
+                "ncclRedOpCreatePreMulSum",
+                Nccl.ncclRedOpCreatePreMulSum(
+                        operatorCell, scalar, type, residence, at(communicator)),
+                doing);
+    }
+
+    static int redOpDestroy(int operator, long communicator, String doing) {
+        return checked(
+                "ncclRedOpDestroy", Nccl.ncclRedOpDestroy(operator, at(communicator)), doing);
+    }
+
+    /** Local; the handle is 0 where registration does nothing. */
+    static int commRegister(
+            long communicator,
+            long address,
+            long sizeBytes,
+            MemorySegment handleCell,
+            String doing) {
+        return checked(
+                "ncclCommRegister",
+                Nccl.ncclCommRegister(at(communicator), at(address), sizeBytes, handleCell),
+                doing);
+    }
+
+    static int commDeregister(long communicator, long handle, String doing) {
+        return checked(
+                "ncclCommDeregister", Nccl.ncclCommDeregister(at(communicator), at(handle)), doing);
+    }
+
+    // ---- groups and operations: raw codes
+
+    static int groupStart() {
+        return Nccl.ncclGroupStart();
+    }
+
+    static int groupEnd() {
+        return Nccl.ncclGroupEnd();
+    }
+
+    static int allReduce(
+            long send, long recv, long count, int type, int op, long communicator, long stream) {
+        return Nccl.ncclAllReduce(
+                at(send), at(recv), count, type, op, at(communicator), at(stream));
+    }
+
+    static int reduce(
+            long send,
+            long recv,
+            long count,
+            int type,
+            int op,
+            int root,
+            long communicator,
+            long stream) {
+        return Nccl.ncclReduce(
+                at(send), at(recv), count, type, op, root, at(communicator), at(stream));
+    }
+
+    static int broadcast(
+            long send, long recv, long count, int type, int root, long communicator, long stream) {
+        return Nccl.ncclBroadcast(
+                at(send), at(recv), count, type, root, at(communicator), at(stream));
+    }
+
+    static int allGather(
+            long send, long recv, long count, int type, long communicator, long stream) {
+        return Nccl.ncclAllGather(at(send), at(recv), count, type, at(communicator), at(stream));
+    }
+
+    static int reduceScatter(
+            long send, long recv, long count, int type, int op, long communicator, long stream) {
+        return Nccl.ncclReduceScatter(
+                at(send), at(recv), count, type, op, at(communicator), at(stream));
+    }
+
+    static int allToAll(
+            long send, long recv, long count, int type, long communicator, long stream) {
+        return Nccl.ncclAlltoAll(at(send), at(recv), count, type, at(communicator), at(stream));
+    }
+
+    static int gather(
+            long send, long recv, long count, int type, int root, long communicator, long stream) {
+        return Nccl.ncclGather(at(send), at(recv), count, type, root, at(communicator), at(stream));
+    }
+
+    static int scatter(
+            long send, long recv, long count, int type, int root, long communicator, long stream) {
+        return Nccl.ncclScatter(
+                at(send), at(recv), count, type, root, at(communicator), at(stream));
+    }
+
+    static int send(long send, long count, int type, int peer, long communicator, long stream) {
+        return Nccl.ncclSend(at(send), count, type, peer, at(communicator), at(stream));
+    }
+
+    static int recv(long recv, long count, int type, int peer, long communicator, long stream) {
+        return Nccl.ncclRecv(at(recv), count, type, peer, at(communicator), at(stream));
+    }
+}
