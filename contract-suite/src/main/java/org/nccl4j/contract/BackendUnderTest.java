@@ -2,6 +2,7 @@ package org.nccl4j.contract;
 
 import java.util.Optional;
 import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.CommunicatorConfig;
 
 /** What a backend's module says about itself so that the suite can be held against it. */
 public interface BackendUnderTest {
@@ -26,4 +27,15 @@ public interface BackendUnderTest {
      * @return the order of all-reduce, reduce-scatter and reduce
      */
     Optional<HopOrder> hopOrder();
+
+    /**
+     * Puts the communicators of the tests in the mode that is tested; as they are, unless
+     * overridden.
+     *
+     * @param config what a case or scenario asks for
+     * @return the same with settings that it does not care about, such as NCCL's blocking mode
+     */
+    default CommunicatorConfig configured(CommunicatorConfig config) {
+        return config;
+    }
 }

@@ -67,6 +67,15 @@ public abstract class ContractSuite {
     }
 
     /**
+     * Which of the tier's operations run.
+     *
+     * @return everything, unless overridden
+     */
+    protected Extent extent() {
+        return Extent.everything();
+    }
+
+    /**
      * Which cases and scenarios run; all, unless the system property {@code nccl4j.contract.only}
      * names a part of an id.
      *
@@ -135,10 +144,12 @@ public abstract class ContractSuite {
     @TestFactory
     public final Stream<DynamicNode> operations() {
         TierCases cases = new TierCases(seed);
+        Extent extent = extent();
         return perCollectiveAndType(
-                List.of(DataType.values()),
+                extent.types(),
                 TierCases.CORE_RANKS,
-                (collective, type) -> ranks -> cases.core(collective, type, ranks));
+                (collective, type) ->
+                        ranks -> cases.core(collective, type, ranks, extent.countsElements()));
     }
 
     /**
@@ -148,10 +159,15 @@ public abstract class ContractSuite {
      */
     @TestFactory
     public final Stream<DynamicNode> wideSizes() {
+        if (!extent().wideSizes()) {
+            return Stream.of();
+        }
+        List<DataType> types = new ArrayList<>(TierCases.WIDE_TYPES);
+        types.retainAll(extent().types());
         TierCases cases = new TierCases(seed);
         boolean full = Settings.tier(tier()) == Tier.FULL;
         return perCollectiveAndType(
-                TierCases.WIDE_TYPES,
+                types,
                 TierCases.WIDE_RANKS,
                 (collective, type) -> ranks -> cases.wide(collective, type, ranks, full));
     }
@@ -168,7 +184,7 @@ public abstract class ContractSuite {
         }
         TierCases cases = new TierCases(Mix.hash(seed));
         return perCollectiveAndType(
-                List.of(DataType.values()),
+                extent().types(),
                 TierCases.FULL_RANKS,
                 (collective, type) -> ranks -> cases.full(collective, type, ranks));
     }
@@ -205,8 +221,9 @@ public abstract class ContractSuite {
                             addSelected(operation, programs, missing);
                         }
                         if (!programs.isEmpty()) {
-                            run(new RankRunner.ThreadPerRank(0), ranks, programs);
-                            run(new RankRunner.OneThreadWithGroups(), ranks, programs);
+                            for (DriveMode mode : extent().driveModes()) {
+                                run(mode.runner(), ranks, programs);
+                            }
                             ran += programs.size();
                         }
                     }
@@ -273,7 +290,7 @@ public abstract class ContractSuite {
                     CommunicatorConfig.defaults()
                             .withName("contract-" + ranks)
                             .withOperationTimeout(RankRunner.SYNCHRONIZE_TIMEOUT);
-            set = RankSet.local(underTest.backend(), ranks, config);
+            set = RankSet.local(underTest.backend(), ranks, underTest.configured(config));
             rankSets.put(ranks, set);
         }
         return set;

@@ -63,7 +63,7 @@ final class Stage implements AutoCloseable {
 
     RankSet ranks(int size, CommunicatorConfig config) {
         needsDevices(size);
-        RankSet ranks = closing(RankSet.local(backend(), size, config));
+        RankSet ranks = closing(RankSet.local(backend(), size, underTest.configured(config)));
         if (capabilities().firstUseMayWait()) {
             connect(ranks);
         }

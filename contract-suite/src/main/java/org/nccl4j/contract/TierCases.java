@@ -10,7 +10,7 @@ final class TierCases {
     static final int[] CORE_RANKS = {1, 2, 3, 4, 5, 8};
     static final int[] WIDE_RANKS = {2, 3, 8};
     static final int[] FULL_RANKS = {2, 3, 6, 7, 13};
-    private static final int[] COUNTS = {0, 1, 3, 33, 1025};
+    static final List<Integer> CORE_COUNTS = List.of(0, 1, 3, 33, 1025);
     private static final int[] FULL_COUNTS = {
         2, 7, 8, 31, 32, 63, 64, 65, 127, 255, 257, 511, 1023, 1024, 2047, 4099
     };
@@ -25,9 +25,10 @@ final class TierCases {
     }
 
     /** All of one collective and type: reductions x counts, out of place. */
-    List<OperationCase> core(Collective collective, DataType type, int ranks) {
+    List<OperationCase> core(
+            Collective collective, DataType type, int ranks, List<Integer> counts) {
         List<OperationCase> cases = new ArrayList<>();
-        for (int count : COUNTS) {
+        for (int count : counts) {
             add(cases, collective, type, ranks, count, reductions(collective));
         }
         return cases;

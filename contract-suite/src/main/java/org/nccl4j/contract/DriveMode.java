@@ -1,0 +1,16 @@
+package org.nccl4j.contract;
+
+/** Who issues the operations of the ranks. */
+public enum DriveMode {
+    /** Each rank has a thread, which waits for nobody. */
+    THREAD_PER_RANK,
+    /** One thread drives all ranks by groups. */
+    ONE_THREAD_WITH_GROUPS;
+
+    RankRunner runner() {
+        return switch (this) {
+            case THREAD_PER_RANK -> new RankRunner.ThreadPerRank(0);
+            case ONE_THREAD_WITH_GROUPS -> new RankRunner.OneThreadWithGroups();
+        };
+    }
+}
