@@ -2,14 +2,15 @@
 
 package org.nccl4j.bindings.cudart;
 
-import static java.lang.foreign.MemoryLayout.PathElement.*;
-import static java.lang.foreign.ValueLayout.*;
-
-import java.lang.foreign.*;
 import java.lang.invoke.*;
+import java.lang.foreign.*;
+import java.nio.ByteOrder;
 import java.util.*;
 import java.util.function.*;
 import java.util.stream.*;
+
+import static java.lang.foreign.ValueLayout.*;
+import static java.lang.foreign.MemoryLayout.PathElement.*;
 
 public class CudaRt extends CudaRt$shared {
 
@@ -19,11 +20,9 @@ public class CudaRt extends CudaRt$shared {
 
     static final Arena LIBRARY_ARENA = Arena.ofAuto();
 
-    static final SymbolLookup SYMBOL_LOOKUP =
-            org.nccl4j.bindings.NativeLibrary.CUDA_RUNTIME.symbols();
+    static final SymbolLookup SYMBOL_LOOKUP = org.nccl4j.bindings.NativeLibrary.CUDA_RUNTIME.symbols();
 
-    private static final int CUDART_VERSION = (int) 13000L;
-
+    private static final int CUDART_VERSION = (int)13000L;
     /**
      * {@snippet lang=c :
      * #define CUDART_VERSION 13000
@@ -32,9 +31,7 @@ public class CudaRt extends CudaRt$shared {
     public static int CUDART_VERSION() {
         return CUDART_VERSION;
     }
-
-    private static final int cudaHostAllocDefault = (int) 0L;
-
+    private static final int cudaHostAllocDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaHostAllocDefault 0
@@ -43,9 +40,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostAllocDefault() {
         return cudaHostAllocDefault;
     }
-
-    private static final int cudaHostAllocPortable = (int) 1L;
-
+    private static final int cudaHostAllocPortable = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaHostAllocPortable 1
@@ -54,9 +49,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostAllocPortable() {
         return cudaHostAllocPortable;
     }
-
-    private static final int cudaHostAllocMapped = (int) 2L;
-
+    private static final int cudaHostAllocMapped = (int)2L;
     /**
      * {@snippet lang=c :
      * #define cudaHostAllocMapped 2
@@ -65,9 +58,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostAllocMapped() {
         return cudaHostAllocMapped;
     }
-
-    private static final int cudaHostAllocWriteCombined = (int) 4L;
-
+    private static final int cudaHostAllocWriteCombined = (int)4L;
     /**
      * {@snippet lang=c :
      * #define cudaHostAllocWriteCombined 4
@@ -76,9 +67,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostAllocWriteCombined() {
         return cudaHostAllocWriteCombined;
     }
-
-    private static final int cudaHostRegisterDefault = (int) 0L;
-
+    private static final int cudaHostRegisterDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaHostRegisterDefault 0
@@ -87,9 +76,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostRegisterDefault() {
         return cudaHostRegisterDefault;
     }
-
-    private static final int cudaHostRegisterPortable = (int) 1L;
-
+    private static final int cudaHostRegisterPortable = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaHostRegisterPortable 1
@@ -98,9 +85,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostRegisterPortable() {
         return cudaHostRegisterPortable;
     }
-
-    private static final int cudaHostRegisterMapped = (int) 2L;
-
+    private static final int cudaHostRegisterMapped = (int)2L;
     /**
      * {@snippet lang=c :
      * #define cudaHostRegisterMapped 2
@@ -109,9 +94,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostRegisterMapped() {
         return cudaHostRegisterMapped;
     }
-
-    private static final int cudaHostRegisterIoMemory = (int) 4L;
-
+    private static final int cudaHostRegisterIoMemory = (int)4L;
     /**
      * {@snippet lang=c :
      * #define cudaHostRegisterIoMemory 4
@@ -120,9 +103,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostRegisterIoMemory() {
         return cudaHostRegisterIoMemory;
     }
-
-    private static final int cudaHostRegisterReadOnly = (int) 8L;
-
+    private static final int cudaHostRegisterReadOnly = (int)8L;
     /**
      * {@snippet lang=c :
      * #define cudaHostRegisterReadOnly 8
@@ -131,9 +112,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaHostRegisterReadOnly() {
         return cudaHostRegisterReadOnly;
     }
-
-    private static final int cudaStreamDefault = (int) 0L;
-
+    private static final int cudaStreamDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaStreamDefault 0
@@ -142,9 +121,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamDefault() {
         return cudaStreamDefault;
     }
-
-    private static final int cudaStreamNonBlocking = (int) 1L;
-
+    private static final int cudaStreamNonBlocking = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaStreamNonBlocking 1
@@ -153,9 +130,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamNonBlocking() {
         return cudaStreamNonBlocking;
     }
-
-    private static final int cudaEventDefault = (int) 0L;
-
+    private static final int cudaEventDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaEventDefault 0
@@ -164,9 +139,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventDefault() {
         return cudaEventDefault;
     }
-
-    private static final int cudaEventBlockingSync = (int) 1L;
-
+    private static final int cudaEventBlockingSync = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaEventBlockingSync 1
@@ -175,9 +148,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventBlockingSync() {
         return cudaEventBlockingSync;
     }
-
-    private static final int cudaEventDisableTiming = (int) 2L;
-
+    private static final int cudaEventDisableTiming = (int)2L;
     /**
      * {@snippet lang=c :
      * #define cudaEventDisableTiming 2
@@ -186,9 +157,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventDisableTiming() {
         return cudaEventDisableTiming;
     }
-
-    private static final int cudaEventInterprocess = (int) 4L;
-
+    private static final int cudaEventInterprocess = (int)4L;
     /**
      * {@snippet lang=c :
      * #define cudaEventInterprocess 4
@@ -197,9 +166,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventInterprocess() {
         return cudaEventInterprocess;
     }
-
-    private static final int cudaEventRecordDefault = (int) 0L;
-
+    private static final int cudaEventRecordDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaEventRecordDefault 0
@@ -208,9 +175,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventRecordDefault() {
         return cudaEventRecordDefault;
     }
-
-    private static final int cudaEventRecordExternal = (int) 1L;
-
+    private static final int cudaEventRecordExternal = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaEventRecordExternal 1
@@ -219,9 +184,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventRecordExternal() {
         return cudaEventRecordExternal;
     }
-
-    private static final int cudaEventWaitDefault = (int) 0L;
-
+    private static final int cudaEventWaitDefault = (int)0L;
     /**
      * {@snippet lang=c :
      * #define cudaEventWaitDefault 0
@@ -230,9 +193,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventWaitDefault() {
         return cudaEventWaitDefault;
     }
-
-    private static final int cudaEventWaitExternal = (int) 1L;
-
+    private static final int cudaEventWaitExternal = (int)1L;
     /**
      * {@snippet lang=c :
      * #define cudaEventWaitExternal 1
@@ -241,9 +202,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaEventWaitExternal() {
         return cudaEventWaitExternal;
     }
-
-    private static final int cudaSuccess = (int) 0L;
-
+    private static final int cudaSuccess = (int)0L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaSuccess = 0
@@ -252,9 +211,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaSuccess() {
         return cudaSuccess;
     }
-
-    private static final int cudaErrorInvalidValue = (int) 1L;
-
+    private static final int cudaErrorInvalidValue = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidValue = 1
@@ -263,9 +220,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidValue() {
         return cudaErrorInvalidValue;
     }
-
-    private static final int cudaErrorMemoryAllocation = (int) 2L;
-
+    private static final int cudaErrorMemoryAllocation = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMemoryAllocation = 2
@@ -274,9 +229,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMemoryAllocation() {
         return cudaErrorMemoryAllocation;
     }
-
-    private static final int cudaErrorInitializationError = (int) 3L;
-
+    private static final int cudaErrorInitializationError = (int)3L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInitializationError = 3
@@ -285,9 +238,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInitializationError() {
         return cudaErrorInitializationError;
     }
-
-    private static final int cudaErrorCudartUnloading = (int) 4L;
-
+    private static final int cudaErrorCudartUnloading = (int)4L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCudartUnloading = 4
@@ -296,9 +247,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCudartUnloading() {
         return cudaErrorCudartUnloading;
     }
-
-    private static final int cudaErrorProfilerDisabled = (int) 5L;
-
+    private static final int cudaErrorProfilerDisabled = (int)5L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorProfilerDisabled = 5
@@ -307,9 +256,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorProfilerDisabled() {
         return cudaErrorProfilerDisabled;
     }
-
-    private static final int cudaErrorProfilerNotInitialized = (int) 6L;
-
+    private static final int cudaErrorProfilerNotInitialized = (int)6L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorProfilerNotInitialized = 6
@@ -318,9 +265,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorProfilerNotInitialized() {
         return cudaErrorProfilerNotInitialized;
     }
-
-    private static final int cudaErrorProfilerAlreadyStarted = (int) 7L;
-
+    private static final int cudaErrorProfilerAlreadyStarted = (int)7L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorProfilerAlreadyStarted = 7
@@ -329,9 +274,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorProfilerAlreadyStarted() {
         return cudaErrorProfilerAlreadyStarted;
     }
-
-    private static final int cudaErrorProfilerAlreadyStopped = (int) 8L;
-
+    private static final int cudaErrorProfilerAlreadyStopped = (int)8L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorProfilerAlreadyStopped = 8
@@ -340,9 +283,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorProfilerAlreadyStopped() {
         return cudaErrorProfilerAlreadyStopped;
     }
-
-    private static final int cudaErrorInvalidConfiguration = (int) 9L;
-
+    private static final int cudaErrorInvalidConfiguration = (int)9L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidConfiguration = 9
@@ -351,9 +292,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidConfiguration() {
         return cudaErrorInvalidConfiguration;
     }
-
-    private static final int cudaErrorInvalidPitchValue = (int) 12L;
-
+    private static final int cudaErrorInvalidPitchValue = (int)12L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidPitchValue = 12
@@ -362,9 +301,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidPitchValue() {
         return cudaErrorInvalidPitchValue;
     }
-
-    private static final int cudaErrorInvalidSymbol = (int) 13L;
-
+    private static final int cudaErrorInvalidSymbol = (int)13L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidSymbol = 13
@@ -373,9 +310,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidSymbol() {
         return cudaErrorInvalidSymbol;
     }
-
-    private static final int cudaErrorInvalidHostPointer = (int) 16L;
-
+    private static final int cudaErrorInvalidHostPointer = (int)16L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidHostPointer = 16
@@ -384,9 +319,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidHostPointer() {
         return cudaErrorInvalidHostPointer;
     }
-
-    private static final int cudaErrorInvalidDevicePointer = (int) 17L;
-
+    private static final int cudaErrorInvalidDevicePointer = (int)17L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidDevicePointer = 17
@@ -395,9 +328,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidDevicePointer() {
         return cudaErrorInvalidDevicePointer;
     }
-
-    private static final int cudaErrorInvalidTexture = (int) 18L;
-
+    private static final int cudaErrorInvalidTexture = (int)18L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidTexture = 18
@@ -406,9 +337,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidTexture() {
         return cudaErrorInvalidTexture;
     }
-
-    private static final int cudaErrorInvalidTextureBinding = (int) 19L;
-
+    private static final int cudaErrorInvalidTextureBinding = (int)19L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidTextureBinding = 19
@@ -417,9 +346,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidTextureBinding() {
         return cudaErrorInvalidTextureBinding;
     }
-
-    private static final int cudaErrorInvalidChannelDescriptor = (int) 20L;
-
+    private static final int cudaErrorInvalidChannelDescriptor = (int)20L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidChannelDescriptor = 20
@@ -428,9 +355,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidChannelDescriptor() {
         return cudaErrorInvalidChannelDescriptor;
     }
-
-    private static final int cudaErrorInvalidMemcpyDirection = (int) 21L;
-
+    private static final int cudaErrorInvalidMemcpyDirection = (int)21L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidMemcpyDirection = 21
@@ -439,9 +364,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidMemcpyDirection() {
         return cudaErrorInvalidMemcpyDirection;
     }
-
-    private static final int cudaErrorAddressOfConstant = (int) 22L;
-
+    private static final int cudaErrorAddressOfConstant = (int)22L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorAddressOfConstant = 22
@@ -450,9 +373,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorAddressOfConstant() {
         return cudaErrorAddressOfConstant;
     }
-
-    private static final int cudaErrorTextureFetchFailed = (int) 23L;
-
+    private static final int cudaErrorTextureFetchFailed = (int)23L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorTextureFetchFailed = 23
@@ -461,9 +382,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorTextureFetchFailed() {
         return cudaErrorTextureFetchFailed;
     }
-
-    private static final int cudaErrorTextureNotBound = (int) 24L;
-
+    private static final int cudaErrorTextureNotBound = (int)24L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorTextureNotBound = 24
@@ -472,9 +391,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorTextureNotBound() {
         return cudaErrorTextureNotBound;
     }
-
-    private static final int cudaErrorSynchronizationError = (int) 25L;
-
+    private static final int cudaErrorSynchronizationError = (int)25L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSynchronizationError = 25
@@ -483,9 +400,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSynchronizationError() {
         return cudaErrorSynchronizationError;
     }
-
-    private static final int cudaErrorInvalidFilterSetting = (int) 26L;
-
+    private static final int cudaErrorInvalidFilterSetting = (int)26L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidFilterSetting = 26
@@ -494,9 +409,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidFilterSetting() {
         return cudaErrorInvalidFilterSetting;
     }
-
-    private static final int cudaErrorInvalidNormSetting = (int) 27L;
-
+    private static final int cudaErrorInvalidNormSetting = (int)27L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidNormSetting = 27
@@ -505,9 +418,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidNormSetting() {
         return cudaErrorInvalidNormSetting;
     }
-
-    private static final int cudaErrorMixedDeviceExecution = (int) 28L;
-
+    private static final int cudaErrorMixedDeviceExecution = (int)28L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMixedDeviceExecution = 28
@@ -516,9 +427,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMixedDeviceExecution() {
         return cudaErrorMixedDeviceExecution;
     }
-
-    private static final int cudaErrorNotYetImplemented = (int) 31L;
-
+    private static final int cudaErrorNotYetImplemented = (int)31L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotYetImplemented = 31
@@ -527,9 +436,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotYetImplemented() {
         return cudaErrorNotYetImplemented;
     }
-
-    private static final int cudaErrorMemoryValueTooLarge = (int) 32L;
-
+    private static final int cudaErrorMemoryValueTooLarge = (int)32L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMemoryValueTooLarge = 32
@@ -538,9 +445,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMemoryValueTooLarge() {
         return cudaErrorMemoryValueTooLarge;
     }
-
-    private static final int cudaErrorStubLibrary = (int) 34L;
-
+    private static final int cudaErrorStubLibrary = (int)34L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStubLibrary = 34
@@ -549,9 +454,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStubLibrary() {
         return cudaErrorStubLibrary;
     }
-
-    private static final int cudaErrorInsufficientDriver = (int) 35L;
-
+    private static final int cudaErrorInsufficientDriver = (int)35L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInsufficientDriver = 35
@@ -560,9 +463,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInsufficientDriver() {
         return cudaErrorInsufficientDriver;
     }
-
-    private static final int cudaErrorCallRequiresNewerDriver = (int) 36L;
-
+    private static final int cudaErrorCallRequiresNewerDriver = (int)36L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCallRequiresNewerDriver = 36
@@ -571,9 +472,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCallRequiresNewerDriver() {
         return cudaErrorCallRequiresNewerDriver;
     }
-
-    private static final int cudaErrorInvalidSurface = (int) 37L;
-
+    private static final int cudaErrorInvalidSurface = (int)37L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidSurface = 37
@@ -582,9 +481,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidSurface() {
         return cudaErrorInvalidSurface;
     }
-
-    private static final int cudaErrorDuplicateVariableName = (int) 43L;
-
+    private static final int cudaErrorDuplicateVariableName = (int)43L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDuplicateVariableName = 43
@@ -593,9 +490,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDuplicateVariableName() {
         return cudaErrorDuplicateVariableName;
     }
-
-    private static final int cudaErrorDuplicateTextureName = (int) 44L;
-
+    private static final int cudaErrorDuplicateTextureName = (int)44L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDuplicateTextureName = 44
@@ -604,9 +499,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDuplicateTextureName() {
         return cudaErrorDuplicateTextureName;
     }
-
-    private static final int cudaErrorDuplicateSurfaceName = (int) 45L;
-
+    private static final int cudaErrorDuplicateSurfaceName = (int)45L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDuplicateSurfaceName = 45
@@ -615,9 +508,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDuplicateSurfaceName() {
         return cudaErrorDuplicateSurfaceName;
     }
-
-    private static final int cudaErrorDevicesUnavailable = (int) 46L;
-
+    private static final int cudaErrorDevicesUnavailable = (int)46L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDevicesUnavailable = 46
@@ -626,9 +517,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDevicesUnavailable() {
         return cudaErrorDevicesUnavailable;
     }
-
-    private static final int cudaErrorIncompatibleDriverContext = (int) 49L;
-
+    private static final int cudaErrorIncompatibleDriverContext = (int)49L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorIncompatibleDriverContext = 49
@@ -637,9 +526,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorIncompatibleDriverContext() {
         return cudaErrorIncompatibleDriverContext;
     }
-
-    private static final int cudaErrorMissingConfiguration = (int) 52L;
-
+    private static final int cudaErrorMissingConfiguration = (int)52L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMissingConfiguration = 52
@@ -648,9 +535,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMissingConfiguration() {
         return cudaErrorMissingConfiguration;
     }
-
-    private static final int cudaErrorPriorLaunchFailure = (int) 53L;
-
+    private static final int cudaErrorPriorLaunchFailure = (int)53L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorPriorLaunchFailure = 53
@@ -659,9 +544,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorPriorLaunchFailure() {
         return cudaErrorPriorLaunchFailure;
     }
-
-    private static final int cudaErrorLaunchMaxDepthExceeded = (int) 65L;
-
+    private static final int cudaErrorLaunchMaxDepthExceeded = (int)65L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchMaxDepthExceeded = 65
@@ -670,9 +553,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchMaxDepthExceeded() {
         return cudaErrorLaunchMaxDepthExceeded;
     }
-
-    private static final int cudaErrorLaunchFileScopedTex = (int) 66L;
-
+    private static final int cudaErrorLaunchFileScopedTex = (int)66L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchFileScopedTex = 66
@@ -681,9 +562,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchFileScopedTex() {
         return cudaErrorLaunchFileScopedTex;
     }
-
-    private static final int cudaErrorLaunchFileScopedSurf = (int) 67L;
-
+    private static final int cudaErrorLaunchFileScopedSurf = (int)67L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchFileScopedSurf = 67
@@ -692,9 +571,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchFileScopedSurf() {
         return cudaErrorLaunchFileScopedSurf;
     }
-
-    private static final int cudaErrorSyncDepthExceeded = (int) 68L;
-
+    private static final int cudaErrorSyncDepthExceeded = (int)68L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSyncDepthExceeded = 68
@@ -703,9 +580,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSyncDepthExceeded() {
         return cudaErrorSyncDepthExceeded;
     }
-
-    private static final int cudaErrorLaunchPendingCountExceeded = (int) 69L;
-
+    private static final int cudaErrorLaunchPendingCountExceeded = (int)69L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchPendingCountExceeded = 69
@@ -714,9 +589,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchPendingCountExceeded() {
         return cudaErrorLaunchPendingCountExceeded;
     }
-
-    private static final int cudaErrorInvalidDeviceFunction = (int) 98L;
-
+    private static final int cudaErrorInvalidDeviceFunction = (int)98L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidDeviceFunction = 98
@@ -725,9 +598,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidDeviceFunction() {
         return cudaErrorInvalidDeviceFunction;
     }
-
-    private static final int cudaErrorNoDevice = (int) 100L;
-
+    private static final int cudaErrorNoDevice = (int)100L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNoDevice = 100
@@ -736,9 +607,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNoDevice() {
         return cudaErrorNoDevice;
     }
-
-    private static final int cudaErrorInvalidDevice = (int) 101L;
-
+    private static final int cudaErrorInvalidDevice = (int)101L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidDevice = 101
@@ -747,9 +616,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidDevice() {
         return cudaErrorInvalidDevice;
     }
-
-    private static final int cudaErrorDeviceNotLicensed = (int) 102L;
-
+    private static final int cudaErrorDeviceNotLicensed = (int)102L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDeviceNotLicensed = 102
@@ -758,9 +625,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDeviceNotLicensed() {
         return cudaErrorDeviceNotLicensed;
     }
-
-    private static final int cudaErrorSoftwareValidityNotEstablished = (int) 103L;
-
+    private static final int cudaErrorSoftwareValidityNotEstablished = (int)103L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSoftwareValidityNotEstablished = 103
@@ -769,9 +634,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSoftwareValidityNotEstablished() {
         return cudaErrorSoftwareValidityNotEstablished;
     }
-
-    private static final int cudaErrorStartupFailure = (int) 127L;
-
+    private static final int cudaErrorStartupFailure = (int)127L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStartupFailure = 127
@@ -780,9 +643,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStartupFailure() {
         return cudaErrorStartupFailure;
     }
-
-    private static final int cudaErrorInvalidKernelImage = (int) 200L;
-
+    private static final int cudaErrorInvalidKernelImage = (int)200L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidKernelImage = 200
@@ -791,9 +652,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidKernelImage() {
         return cudaErrorInvalidKernelImage;
     }
-
-    private static final int cudaErrorDeviceUninitialized = (int) 201L;
-
+    private static final int cudaErrorDeviceUninitialized = (int)201L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDeviceUninitialized = 201
@@ -802,9 +661,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDeviceUninitialized() {
         return cudaErrorDeviceUninitialized;
     }
-
-    private static final int cudaErrorMapBufferObjectFailed = (int) 205L;
-
+    private static final int cudaErrorMapBufferObjectFailed = (int)205L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMapBufferObjectFailed = 205
@@ -813,9 +670,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMapBufferObjectFailed() {
         return cudaErrorMapBufferObjectFailed;
     }
-
-    private static final int cudaErrorUnmapBufferObjectFailed = (int) 206L;
-
+    private static final int cudaErrorUnmapBufferObjectFailed = (int)206L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnmapBufferObjectFailed = 206
@@ -824,9 +679,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnmapBufferObjectFailed() {
         return cudaErrorUnmapBufferObjectFailed;
     }
-
-    private static final int cudaErrorArrayIsMapped = (int) 207L;
-
+    private static final int cudaErrorArrayIsMapped = (int)207L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorArrayIsMapped = 207
@@ -835,9 +688,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorArrayIsMapped() {
         return cudaErrorArrayIsMapped;
     }
-
-    private static final int cudaErrorAlreadyMapped = (int) 208L;
-
+    private static final int cudaErrorAlreadyMapped = (int)208L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorAlreadyMapped = 208
@@ -846,9 +697,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorAlreadyMapped() {
         return cudaErrorAlreadyMapped;
     }
-
-    private static final int cudaErrorNoKernelImageForDevice = (int) 209L;
-
+    private static final int cudaErrorNoKernelImageForDevice = (int)209L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNoKernelImageForDevice = 209
@@ -857,9 +706,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNoKernelImageForDevice() {
         return cudaErrorNoKernelImageForDevice;
     }
-
-    private static final int cudaErrorAlreadyAcquired = (int) 210L;
-
+    private static final int cudaErrorAlreadyAcquired = (int)210L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorAlreadyAcquired = 210
@@ -868,9 +715,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorAlreadyAcquired() {
         return cudaErrorAlreadyAcquired;
     }
-
-    private static final int cudaErrorNotMapped = (int) 211L;
-
+    private static final int cudaErrorNotMapped = (int)211L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotMapped = 211
@@ -879,9 +724,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotMapped() {
         return cudaErrorNotMapped;
     }
-
-    private static final int cudaErrorNotMappedAsArray = (int) 212L;
-
+    private static final int cudaErrorNotMappedAsArray = (int)212L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotMappedAsArray = 212
@@ -890,9 +733,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotMappedAsArray() {
         return cudaErrorNotMappedAsArray;
     }
-
-    private static final int cudaErrorNotMappedAsPointer = (int) 213L;
-
+    private static final int cudaErrorNotMappedAsPointer = (int)213L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotMappedAsPointer = 213
@@ -901,9 +742,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotMappedAsPointer() {
         return cudaErrorNotMappedAsPointer;
     }
-
-    private static final int cudaErrorECCUncorrectable = (int) 214L;
-
+    private static final int cudaErrorECCUncorrectable = (int)214L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorECCUncorrectable = 214
@@ -912,9 +751,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorECCUncorrectable() {
         return cudaErrorECCUncorrectable;
     }
-
-    private static final int cudaErrorUnsupportedLimit = (int) 215L;
-
+    private static final int cudaErrorUnsupportedLimit = (int)215L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnsupportedLimit = 215
@@ -923,9 +760,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnsupportedLimit() {
         return cudaErrorUnsupportedLimit;
     }
-
-    private static final int cudaErrorDeviceAlreadyInUse = (int) 216L;
-
+    private static final int cudaErrorDeviceAlreadyInUse = (int)216L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorDeviceAlreadyInUse = 216
@@ -934,9 +769,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorDeviceAlreadyInUse() {
         return cudaErrorDeviceAlreadyInUse;
     }
-
-    private static final int cudaErrorPeerAccessUnsupported = (int) 217L;
-
+    private static final int cudaErrorPeerAccessUnsupported = (int)217L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorPeerAccessUnsupported = 217
@@ -945,9 +778,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorPeerAccessUnsupported() {
         return cudaErrorPeerAccessUnsupported;
     }
-
-    private static final int cudaErrorInvalidPtx = (int) 218L;
-
+    private static final int cudaErrorInvalidPtx = (int)218L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidPtx = 218
@@ -956,9 +787,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidPtx() {
         return cudaErrorInvalidPtx;
     }
-
-    private static final int cudaErrorInvalidGraphicsContext = (int) 219L;
-
+    private static final int cudaErrorInvalidGraphicsContext = (int)219L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidGraphicsContext = 219
@@ -967,9 +796,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidGraphicsContext() {
         return cudaErrorInvalidGraphicsContext;
     }
-
-    private static final int cudaErrorNvlinkUncorrectable = (int) 220L;
-
+    private static final int cudaErrorNvlinkUncorrectable = (int)220L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNvlinkUncorrectable = 220
@@ -978,9 +805,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNvlinkUncorrectable() {
         return cudaErrorNvlinkUncorrectable;
     }
-
-    private static final int cudaErrorJitCompilerNotFound = (int) 221L;
-
+    private static final int cudaErrorJitCompilerNotFound = (int)221L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorJitCompilerNotFound = 221
@@ -989,9 +814,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorJitCompilerNotFound() {
         return cudaErrorJitCompilerNotFound;
     }
-
-    private static final int cudaErrorUnsupportedPtxVersion = (int) 222L;
-
+    private static final int cudaErrorUnsupportedPtxVersion = (int)222L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnsupportedPtxVersion = 222
@@ -1000,9 +823,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnsupportedPtxVersion() {
         return cudaErrorUnsupportedPtxVersion;
     }
-
-    private static final int cudaErrorJitCompilationDisabled = (int) 223L;
-
+    private static final int cudaErrorJitCompilationDisabled = (int)223L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorJitCompilationDisabled = 223
@@ -1011,9 +832,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorJitCompilationDisabled() {
         return cudaErrorJitCompilationDisabled;
     }
-
-    private static final int cudaErrorUnsupportedExecAffinity = (int) 224L;
-
+    private static final int cudaErrorUnsupportedExecAffinity = (int)224L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnsupportedExecAffinity = 224
@@ -1022,9 +841,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnsupportedExecAffinity() {
         return cudaErrorUnsupportedExecAffinity;
     }
-
-    private static final int cudaErrorUnsupportedDevSideSync = (int) 225L;
-
+    private static final int cudaErrorUnsupportedDevSideSync = (int)225L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnsupportedDevSideSync = 225
@@ -1033,9 +850,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnsupportedDevSideSync() {
         return cudaErrorUnsupportedDevSideSync;
     }
-
-    private static final int cudaErrorContained = (int) 226L;
-
+    private static final int cudaErrorContained = (int)226L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorContained = 226
@@ -1044,9 +859,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorContained() {
         return cudaErrorContained;
     }
-
-    private static final int cudaErrorInvalidSource = (int) 300L;
-
+    private static final int cudaErrorInvalidSource = (int)300L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidSource = 300
@@ -1055,9 +868,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidSource() {
         return cudaErrorInvalidSource;
     }
-
-    private static final int cudaErrorFileNotFound = (int) 301L;
-
+    private static final int cudaErrorFileNotFound = (int)301L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorFileNotFound = 301
@@ -1066,9 +877,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorFileNotFound() {
         return cudaErrorFileNotFound;
     }
-
-    private static final int cudaErrorSharedObjectSymbolNotFound = (int) 302L;
-
+    private static final int cudaErrorSharedObjectSymbolNotFound = (int)302L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSharedObjectSymbolNotFound = 302
@@ -1077,9 +886,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSharedObjectSymbolNotFound() {
         return cudaErrorSharedObjectSymbolNotFound;
     }
-
-    private static final int cudaErrorSharedObjectInitFailed = (int) 303L;
-
+    private static final int cudaErrorSharedObjectInitFailed = (int)303L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSharedObjectInitFailed = 303
@@ -1088,9 +895,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSharedObjectInitFailed() {
         return cudaErrorSharedObjectInitFailed;
     }
-
-    private static final int cudaErrorOperatingSystem = (int) 304L;
-
+    private static final int cudaErrorOperatingSystem = (int)304L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorOperatingSystem = 304
@@ -1099,9 +904,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorOperatingSystem() {
         return cudaErrorOperatingSystem;
     }
-
-    private static final int cudaErrorInvalidResourceHandle = (int) 400L;
-
+    private static final int cudaErrorInvalidResourceHandle = (int)400L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidResourceHandle = 400
@@ -1110,9 +913,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidResourceHandle() {
         return cudaErrorInvalidResourceHandle;
     }
-
-    private static final int cudaErrorIllegalState = (int) 401L;
-
+    private static final int cudaErrorIllegalState = (int)401L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorIllegalState = 401
@@ -1121,9 +922,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorIllegalState() {
         return cudaErrorIllegalState;
     }
-
-    private static final int cudaErrorLossyQuery = (int) 402L;
-
+    private static final int cudaErrorLossyQuery = (int)402L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLossyQuery = 402
@@ -1132,9 +931,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLossyQuery() {
         return cudaErrorLossyQuery;
     }
-
-    private static final int cudaErrorSymbolNotFound = (int) 500L;
-
+    private static final int cudaErrorSymbolNotFound = (int)500L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSymbolNotFound = 500
@@ -1143,9 +940,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSymbolNotFound() {
         return cudaErrorSymbolNotFound;
     }
-
-    private static final int cudaErrorNotReady = (int) 600L;
-
+    private static final int cudaErrorNotReady = (int)600L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotReady = 600
@@ -1154,9 +949,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotReady() {
         return cudaErrorNotReady;
     }
-
-    private static final int cudaErrorIllegalAddress = (int) 700L;
-
+    private static final int cudaErrorIllegalAddress = (int)700L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorIllegalAddress = 700
@@ -1165,9 +958,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorIllegalAddress() {
         return cudaErrorIllegalAddress;
     }
-
-    private static final int cudaErrorLaunchOutOfResources = (int) 701L;
-
+    private static final int cudaErrorLaunchOutOfResources = (int)701L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchOutOfResources = 701
@@ -1176,9 +967,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchOutOfResources() {
         return cudaErrorLaunchOutOfResources;
     }
-
-    private static final int cudaErrorLaunchTimeout = (int) 702L;
-
+    private static final int cudaErrorLaunchTimeout = (int)702L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchTimeout = 702
@@ -1187,9 +976,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchTimeout() {
         return cudaErrorLaunchTimeout;
     }
-
-    private static final int cudaErrorLaunchIncompatibleTexturing = (int) 703L;
-
+    private static final int cudaErrorLaunchIncompatibleTexturing = (int)703L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchIncompatibleTexturing = 703
@@ -1198,9 +985,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchIncompatibleTexturing() {
         return cudaErrorLaunchIncompatibleTexturing;
     }
-
-    private static final int cudaErrorPeerAccessAlreadyEnabled = (int) 704L;
-
+    private static final int cudaErrorPeerAccessAlreadyEnabled = (int)704L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorPeerAccessAlreadyEnabled = 704
@@ -1209,9 +994,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorPeerAccessAlreadyEnabled() {
         return cudaErrorPeerAccessAlreadyEnabled;
     }
-
-    private static final int cudaErrorPeerAccessNotEnabled = (int) 705L;
-
+    private static final int cudaErrorPeerAccessNotEnabled = (int)705L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorPeerAccessNotEnabled = 705
@@ -1220,9 +1003,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorPeerAccessNotEnabled() {
         return cudaErrorPeerAccessNotEnabled;
     }
-
-    private static final int cudaErrorSetOnActiveProcess = (int) 708L;
-
+    private static final int cudaErrorSetOnActiveProcess = (int)708L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSetOnActiveProcess = 708
@@ -1231,9 +1012,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSetOnActiveProcess() {
         return cudaErrorSetOnActiveProcess;
     }
-
-    private static final int cudaErrorContextIsDestroyed = (int) 709L;
-
+    private static final int cudaErrorContextIsDestroyed = (int)709L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorContextIsDestroyed = 709
@@ -1242,9 +1021,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorContextIsDestroyed() {
         return cudaErrorContextIsDestroyed;
     }
-
-    private static final int cudaErrorAssert = (int) 710L;
-
+    private static final int cudaErrorAssert = (int)710L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorAssert = 710
@@ -1253,9 +1030,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorAssert() {
         return cudaErrorAssert;
     }
-
-    private static final int cudaErrorTooManyPeers = (int) 711L;
-
+    private static final int cudaErrorTooManyPeers = (int)711L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorTooManyPeers = 711
@@ -1264,9 +1039,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorTooManyPeers() {
         return cudaErrorTooManyPeers;
     }
-
-    private static final int cudaErrorHostMemoryAlreadyRegistered = (int) 712L;
-
+    private static final int cudaErrorHostMemoryAlreadyRegistered = (int)712L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorHostMemoryAlreadyRegistered = 712
@@ -1275,9 +1048,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorHostMemoryAlreadyRegistered() {
         return cudaErrorHostMemoryAlreadyRegistered;
     }
-
-    private static final int cudaErrorHostMemoryNotRegistered = (int) 713L;
-
+    private static final int cudaErrorHostMemoryNotRegistered = (int)713L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorHostMemoryNotRegistered = 713
@@ -1286,9 +1057,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorHostMemoryNotRegistered() {
         return cudaErrorHostMemoryNotRegistered;
     }
-
-    private static final int cudaErrorHardwareStackError = (int) 714L;
-
+    private static final int cudaErrorHardwareStackError = (int)714L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorHardwareStackError = 714
@@ -1297,9 +1066,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorHardwareStackError() {
         return cudaErrorHardwareStackError;
     }
-
-    private static final int cudaErrorIllegalInstruction = (int) 715L;
-
+    private static final int cudaErrorIllegalInstruction = (int)715L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorIllegalInstruction = 715
@@ -1308,9 +1075,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorIllegalInstruction() {
         return cudaErrorIllegalInstruction;
     }
-
-    private static final int cudaErrorMisalignedAddress = (int) 716L;
-
+    private static final int cudaErrorMisalignedAddress = (int)716L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMisalignedAddress = 716
@@ -1319,9 +1084,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMisalignedAddress() {
         return cudaErrorMisalignedAddress;
     }
-
-    private static final int cudaErrorInvalidAddressSpace = (int) 717L;
-
+    private static final int cudaErrorInvalidAddressSpace = (int)717L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidAddressSpace = 717
@@ -1330,9 +1093,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidAddressSpace() {
         return cudaErrorInvalidAddressSpace;
     }
-
-    private static final int cudaErrorInvalidPc = (int) 718L;
-
+    private static final int cudaErrorInvalidPc = (int)718L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidPc = 718
@@ -1341,9 +1102,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidPc() {
         return cudaErrorInvalidPc;
     }
-
-    private static final int cudaErrorLaunchFailure = (int) 719L;
-
+    private static final int cudaErrorLaunchFailure = (int)719L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorLaunchFailure = 719
@@ -1352,9 +1111,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorLaunchFailure() {
         return cudaErrorLaunchFailure;
     }
-
-    private static final int cudaErrorCooperativeLaunchTooLarge = (int) 720L;
-
+    private static final int cudaErrorCooperativeLaunchTooLarge = (int)720L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCooperativeLaunchTooLarge = 720
@@ -1363,9 +1120,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCooperativeLaunchTooLarge() {
         return cudaErrorCooperativeLaunchTooLarge;
     }
-
-    private static final int cudaErrorTensorMemoryLeak = (int) 721L;
-
+    private static final int cudaErrorTensorMemoryLeak = (int)721L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorTensorMemoryLeak = 721
@@ -1374,9 +1129,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorTensorMemoryLeak() {
         return cudaErrorTensorMemoryLeak;
     }
-
-    private static final int cudaErrorNotPermitted = (int) 800L;
-
+    private static final int cudaErrorNotPermitted = (int)800L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotPermitted = 800
@@ -1385,9 +1138,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotPermitted() {
         return cudaErrorNotPermitted;
     }
-
-    private static final int cudaErrorNotSupported = (int) 801L;
-
+    private static final int cudaErrorNotSupported = (int)801L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorNotSupported = 801
@@ -1396,9 +1147,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorNotSupported() {
         return cudaErrorNotSupported;
     }
-
-    private static final int cudaErrorSystemNotReady = (int) 802L;
-
+    private static final int cudaErrorSystemNotReady = (int)802L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSystemNotReady = 802
@@ -1407,9 +1156,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSystemNotReady() {
         return cudaErrorSystemNotReady;
     }
-
-    private static final int cudaErrorSystemDriverMismatch = (int) 803L;
-
+    private static final int cudaErrorSystemDriverMismatch = (int)803L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorSystemDriverMismatch = 803
@@ -1418,9 +1165,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorSystemDriverMismatch() {
         return cudaErrorSystemDriverMismatch;
     }
-
-    private static final int cudaErrorCompatNotSupportedOnDevice = (int) 804L;
-
+    private static final int cudaErrorCompatNotSupportedOnDevice = (int)804L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCompatNotSupportedOnDevice = 804
@@ -1429,9 +1174,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCompatNotSupportedOnDevice() {
         return cudaErrorCompatNotSupportedOnDevice;
     }
-
-    private static final int cudaErrorMpsConnectionFailed = (int) 805L;
-
+    private static final int cudaErrorMpsConnectionFailed = (int)805L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsConnectionFailed = 805
@@ -1440,9 +1183,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsConnectionFailed() {
         return cudaErrorMpsConnectionFailed;
     }
-
-    private static final int cudaErrorMpsRpcFailure = (int) 806L;
-
+    private static final int cudaErrorMpsRpcFailure = (int)806L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsRpcFailure = 806
@@ -1451,9 +1192,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsRpcFailure() {
         return cudaErrorMpsRpcFailure;
     }
-
-    private static final int cudaErrorMpsServerNotReady = (int) 807L;
-
+    private static final int cudaErrorMpsServerNotReady = (int)807L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsServerNotReady = 807
@@ -1462,9 +1201,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsServerNotReady() {
         return cudaErrorMpsServerNotReady;
     }
-
-    private static final int cudaErrorMpsMaxClientsReached = (int) 808L;
-
+    private static final int cudaErrorMpsMaxClientsReached = (int)808L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsMaxClientsReached = 808
@@ -1473,9 +1210,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsMaxClientsReached() {
         return cudaErrorMpsMaxClientsReached;
     }
-
-    private static final int cudaErrorMpsMaxConnectionsReached = (int) 809L;
-
+    private static final int cudaErrorMpsMaxConnectionsReached = (int)809L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsMaxConnectionsReached = 809
@@ -1484,9 +1219,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsMaxConnectionsReached() {
         return cudaErrorMpsMaxConnectionsReached;
     }
-
-    private static final int cudaErrorMpsClientTerminated = (int) 810L;
-
+    private static final int cudaErrorMpsClientTerminated = (int)810L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorMpsClientTerminated = 810
@@ -1495,9 +1228,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorMpsClientTerminated() {
         return cudaErrorMpsClientTerminated;
     }
-
-    private static final int cudaErrorCdpNotSupported = (int) 811L;
-
+    private static final int cudaErrorCdpNotSupported = (int)811L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCdpNotSupported = 811
@@ -1506,9 +1237,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCdpNotSupported() {
         return cudaErrorCdpNotSupported;
     }
-
-    private static final int cudaErrorCdpVersionMismatch = (int) 812L;
-
+    private static final int cudaErrorCdpVersionMismatch = (int)812L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCdpVersionMismatch = 812
@@ -1517,9 +1246,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCdpVersionMismatch() {
         return cudaErrorCdpVersionMismatch;
     }
-
-    private static final int cudaErrorStreamCaptureUnsupported = (int) 900L;
-
+    private static final int cudaErrorStreamCaptureUnsupported = (int)900L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureUnsupported = 900
@@ -1528,9 +1255,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureUnsupported() {
         return cudaErrorStreamCaptureUnsupported;
     }
-
-    private static final int cudaErrorStreamCaptureInvalidated = (int) 901L;
-
+    private static final int cudaErrorStreamCaptureInvalidated = (int)901L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureInvalidated = 901
@@ -1539,9 +1264,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureInvalidated() {
         return cudaErrorStreamCaptureInvalidated;
     }
-
-    private static final int cudaErrorStreamCaptureMerge = (int) 902L;
-
+    private static final int cudaErrorStreamCaptureMerge = (int)902L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureMerge = 902
@@ -1550,9 +1273,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureMerge() {
         return cudaErrorStreamCaptureMerge;
     }
-
-    private static final int cudaErrorStreamCaptureUnmatched = (int) 903L;
-
+    private static final int cudaErrorStreamCaptureUnmatched = (int)903L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureUnmatched = 903
@@ -1561,9 +1282,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureUnmatched() {
         return cudaErrorStreamCaptureUnmatched;
     }
-
-    private static final int cudaErrorStreamCaptureUnjoined = (int) 904L;
-
+    private static final int cudaErrorStreamCaptureUnjoined = (int)904L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureUnjoined = 904
@@ -1572,9 +1291,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureUnjoined() {
         return cudaErrorStreamCaptureUnjoined;
     }
-
-    private static final int cudaErrorStreamCaptureIsolation = (int) 905L;
-
+    private static final int cudaErrorStreamCaptureIsolation = (int)905L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureIsolation = 905
@@ -1583,9 +1300,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureIsolation() {
         return cudaErrorStreamCaptureIsolation;
     }
-
-    private static final int cudaErrorStreamCaptureImplicit = (int) 906L;
-
+    private static final int cudaErrorStreamCaptureImplicit = (int)906L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureImplicit = 906
@@ -1594,9 +1309,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureImplicit() {
         return cudaErrorStreamCaptureImplicit;
     }
-
-    private static final int cudaErrorCapturedEvent = (int) 907L;
-
+    private static final int cudaErrorCapturedEvent = (int)907L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorCapturedEvent = 907
@@ -1605,9 +1318,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorCapturedEvent() {
         return cudaErrorCapturedEvent;
     }
-
-    private static final int cudaErrorStreamCaptureWrongThread = (int) 908L;
-
+    private static final int cudaErrorStreamCaptureWrongThread = (int)908L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorStreamCaptureWrongThread = 908
@@ -1616,9 +1327,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorStreamCaptureWrongThread() {
         return cudaErrorStreamCaptureWrongThread;
     }
-
-    private static final int cudaErrorTimeout = (int) 909L;
-
+    private static final int cudaErrorTimeout = (int)909L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorTimeout = 909
@@ -1627,9 +1336,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorTimeout() {
         return cudaErrorTimeout;
     }
-
-    private static final int cudaErrorGraphExecUpdateFailure = (int) 910L;
-
+    private static final int cudaErrorGraphExecUpdateFailure = (int)910L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorGraphExecUpdateFailure = 910
@@ -1638,9 +1345,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorGraphExecUpdateFailure() {
         return cudaErrorGraphExecUpdateFailure;
     }
-
-    private static final int cudaErrorExternalDevice = (int) 911L;
-
+    private static final int cudaErrorExternalDevice = (int)911L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorExternalDevice = 911
@@ -1649,9 +1354,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorExternalDevice() {
         return cudaErrorExternalDevice;
     }
-
-    private static final int cudaErrorInvalidClusterSize = (int) 912L;
-
+    private static final int cudaErrorInvalidClusterSize = (int)912L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidClusterSize = 912
@@ -1660,9 +1363,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidClusterSize() {
         return cudaErrorInvalidClusterSize;
     }
-
-    private static final int cudaErrorFunctionNotLoaded = (int) 913L;
-
+    private static final int cudaErrorFunctionNotLoaded = (int)913L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorFunctionNotLoaded = 913
@@ -1671,9 +1372,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorFunctionNotLoaded() {
         return cudaErrorFunctionNotLoaded;
     }
-
-    private static final int cudaErrorInvalidResourceType = (int) 914L;
-
+    private static final int cudaErrorInvalidResourceType = (int)914L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidResourceType = 914
@@ -1682,9 +1381,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidResourceType() {
         return cudaErrorInvalidResourceType;
     }
-
-    private static final int cudaErrorInvalidResourceConfiguration = (int) 915L;
-
+    private static final int cudaErrorInvalidResourceConfiguration = (int)915L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorInvalidResourceConfiguration = 915
@@ -1693,9 +1390,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorInvalidResourceConfiguration() {
         return cudaErrorInvalidResourceConfiguration;
     }
-
-    private static final int cudaErrorUnknown = (int) 999L;
-
+    private static final int cudaErrorUnknown = (int)999L;
     /**
      * {@snippet lang=c :
      * enum cudaError.cudaErrorUnknown = 999
@@ -1704,9 +1399,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaErrorUnknown() {
         return cudaErrorUnknown;
     }
-
-    private static final int cudaMemoryTypeUnregistered = (int) 0L;
-
+    private static final int cudaMemoryTypeUnregistered = (int)0L;
     /**
      * {@snippet lang=c :
      * enum cudaMemoryType.cudaMemoryTypeUnregistered = 0
@@ -1715,9 +1408,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemoryTypeUnregistered() {
         return cudaMemoryTypeUnregistered;
     }
-
-    private static final int cudaMemoryTypeHost = (int) 1L;
-
+    private static final int cudaMemoryTypeHost = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaMemoryType.cudaMemoryTypeHost = 1
@@ -1726,9 +1417,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemoryTypeHost() {
         return cudaMemoryTypeHost;
     }
-
-    private static final int cudaMemoryTypeDevice = (int) 2L;
-
+    private static final int cudaMemoryTypeDevice = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaMemoryType.cudaMemoryTypeDevice = 2
@@ -1737,9 +1426,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemoryTypeDevice() {
         return cudaMemoryTypeDevice;
     }
-
-    private static final int cudaMemoryTypeManaged = (int) 3L;
-
+    private static final int cudaMemoryTypeManaged = (int)3L;
     /**
      * {@snippet lang=c :
      * enum cudaMemoryType.cudaMemoryTypeManaged = 3
@@ -1748,9 +1435,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemoryTypeManaged() {
         return cudaMemoryTypeManaged;
     }
-
-    private static final int cudaMemcpyHostToHost = (int) 0L;
-
+    private static final int cudaMemcpyHostToHost = (int)0L;
     /**
      * {@snippet lang=c :
      * enum cudaMemcpyKind.cudaMemcpyHostToHost = 0
@@ -1759,9 +1444,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemcpyHostToHost() {
         return cudaMemcpyHostToHost;
     }
-
-    private static final int cudaMemcpyHostToDevice = (int) 1L;
-
+    private static final int cudaMemcpyHostToDevice = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaMemcpyKind.cudaMemcpyHostToDevice = 1
@@ -1770,9 +1453,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemcpyHostToDevice() {
         return cudaMemcpyHostToDevice;
     }
-
-    private static final int cudaMemcpyDeviceToHost = (int) 2L;
-
+    private static final int cudaMemcpyDeviceToHost = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaMemcpyKind.cudaMemcpyDeviceToHost = 2
@@ -1781,9 +1462,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemcpyDeviceToHost() {
         return cudaMemcpyDeviceToHost;
     }
-
-    private static final int cudaMemcpyDeviceToDevice = (int) 3L;
-
+    private static final int cudaMemcpyDeviceToDevice = (int)3L;
     /**
      * {@snippet lang=c :
      * enum cudaMemcpyKind.cudaMemcpyDeviceToDevice = 3
@@ -1792,9 +1471,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemcpyDeviceToDevice() {
         return cudaMemcpyDeviceToDevice;
     }
-
-    private static final int cudaMemcpyDefault = (int) 4L;
-
+    private static final int cudaMemcpyDefault = (int)4L;
     /**
      * {@snippet lang=c :
      * enum cudaMemcpyKind.cudaMemcpyDefault = 4
@@ -1803,9 +1480,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaMemcpyDefault() {
         return cudaMemcpyDefault;
     }
-
-    private static final int cudaStreamCaptureStatusNone = (int) 0L;
-
+    private static final int cudaStreamCaptureStatusNone = (int)0L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureStatus.cudaStreamCaptureStatusNone = 0
@@ -1814,9 +1489,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureStatusNone() {
         return cudaStreamCaptureStatusNone;
     }
-
-    private static final int cudaStreamCaptureStatusActive = (int) 1L;
-
+    private static final int cudaStreamCaptureStatusActive = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureStatus.cudaStreamCaptureStatusActive = 1
@@ -1825,9 +1498,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureStatusActive() {
         return cudaStreamCaptureStatusActive;
     }
-
-    private static final int cudaStreamCaptureStatusInvalidated = (int) 2L;
-
+    private static final int cudaStreamCaptureStatusInvalidated = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureStatus.cudaStreamCaptureStatusInvalidated = 2
@@ -1836,9 +1507,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureStatusInvalidated() {
         return cudaStreamCaptureStatusInvalidated;
     }
-
-    private static final int cudaStreamCaptureModeGlobal = (int) 0L;
-
+    private static final int cudaStreamCaptureModeGlobal = (int)0L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureMode.cudaStreamCaptureModeGlobal = 0
@@ -1847,9 +1516,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureModeGlobal() {
         return cudaStreamCaptureModeGlobal;
     }
-
-    private static final int cudaStreamCaptureModeThreadLocal = (int) 1L;
-
+    private static final int cudaStreamCaptureModeThreadLocal = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal = 1
@@ -1858,9 +1525,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureModeThreadLocal() {
         return cudaStreamCaptureModeThreadLocal;
     }
-
-    private static final int cudaStreamCaptureModeRelaxed = (int) 2L;
-
+    private static final int cudaStreamCaptureModeRelaxed = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed = 2
@@ -1869,9 +1534,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaStreamCaptureModeRelaxed() {
         return cudaStreamCaptureModeRelaxed;
     }
-
-    private static final int cudaDevAttrMaxThreadsPerBlock = (int) 1L;
-
+    private static final int cudaDevAttrMaxThreadsPerBlock = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxThreadsPerBlock = 1
@@ -1880,9 +1543,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxThreadsPerBlock() {
         return cudaDevAttrMaxThreadsPerBlock;
     }
-
-    private static final int cudaDevAttrMaxBlockDimX = (int) 2L;
-
+    private static final int cudaDevAttrMaxBlockDimX = (int)2L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxBlockDimX = 2
@@ -1891,9 +1552,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxBlockDimX() {
         return cudaDevAttrMaxBlockDimX;
     }
-
-    private static final int cudaDevAttrMaxBlockDimY = (int) 3L;
-
+    private static final int cudaDevAttrMaxBlockDimY = (int)3L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxBlockDimY = 3
@@ -1902,9 +1561,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxBlockDimY() {
         return cudaDevAttrMaxBlockDimY;
     }
-
-    private static final int cudaDevAttrMaxBlockDimZ = (int) 4L;
-
+    private static final int cudaDevAttrMaxBlockDimZ = (int)4L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxBlockDimZ = 4
@@ -1913,9 +1570,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxBlockDimZ() {
         return cudaDevAttrMaxBlockDimZ;
     }
-
-    private static final int cudaDevAttrMaxGridDimX = (int) 5L;
-
+    private static final int cudaDevAttrMaxGridDimX = (int)5L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxGridDimX = 5
@@ -1924,9 +1579,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxGridDimX() {
         return cudaDevAttrMaxGridDimX;
     }
-
-    private static final int cudaDevAttrMaxGridDimY = (int) 6L;
-
+    private static final int cudaDevAttrMaxGridDimY = (int)6L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxGridDimY = 6
@@ -1935,9 +1588,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxGridDimY() {
         return cudaDevAttrMaxGridDimY;
     }
-
-    private static final int cudaDevAttrMaxGridDimZ = (int) 7L;
-
+    private static final int cudaDevAttrMaxGridDimZ = (int)7L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxGridDimZ = 7
@@ -1946,9 +1597,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxGridDimZ() {
         return cudaDevAttrMaxGridDimZ;
     }
-
-    private static final int cudaDevAttrMaxSharedMemoryPerBlock = (int) 8L;
-
+    private static final int cudaDevAttrMaxSharedMemoryPerBlock = (int)8L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSharedMemoryPerBlock = 8
@@ -1957,9 +1606,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSharedMemoryPerBlock() {
         return cudaDevAttrMaxSharedMemoryPerBlock;
     }
-
-    private static final int cudaDevAttrTotalConstantMemory = (int) 9L;
-
+    private static final int cudaDevAttrTotalConstantMemory = (int)9L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrTotalConstantMemory = 9
@@ -1968,9 +1615,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrTotalConstantMemory() {
         return cudaDevAttrTotalConstantMemory;
     }
-
-    private static final int cudaDevAttrWarpSize = (int) 10L;
-
+    private static final int cudaDevAttrWarpSize = (int)10L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrWarpSize = 10
@@ -1979,9 +1624,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrWarpSize() {
         return cudaDevAttrWarpSize;
     }
-
-    private static final int cudaDevAttrMaxPitch = (int) 11L;
-
+    private static final int cudaDevAttrMaxPitch = (int)11L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxPitch = 11
@@ -1990,9 +1633,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxPitch() {
         return cudaDevAttrMaxPitch;
     }
-
-    private static final int cudaDevAttrMaxRegistersPerBlock = (int) 12L;
-
+    private static final int cudaDevAttrMaxRegistersPerBlock = (int)12L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxRegistersPerBlock = 12
@@ -2001,9 +1642,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxRegistersPerBlock() {
         return cudaDevAttrMaxRegistersPerBlock;
     }
-
-    private static final int cudaDevAttrClockRate = (int) 13L;
-
+    private static final int cudaDevAttrClockRate = (int)13L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrClockRate = 13
@@ -2012,9 +1651,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrClockRate() {
         return cudaDevAttrClockRate;
     }
-
-    private static final int cudaDevAttrTextureAlignment = (int) 14L;
-
+    private static final int cudaDevAttrTextureAlignment = (int)14L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrTextureAlignment = 14
@@ -2023,9 +1660,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrTextureAlignment() {
         return cudaDevAttrTextureAlignment;
     }
-
-    private static final int cudaDevAttrGpuOverlap = (int) 15L;
-
+    private static final int cudaDevAttrGpuOverlap = (int)15L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGpuOverlap = 15
@@ -2034,9 +1669,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGpuOverlap() {
         return cudaDevAttrGpuOverlap;
     }
-
-    private static final int cudaDevAttrMultiProcessorCount = (int) 16L;
-
+    private static final int cudaDevAttrMultiProcessorCount = (int)16L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMultiProcessorCount = 16
@@ -2045,9 +1678,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMultiProcessorCount() {
         return cudaDevAttrMultiProcessorCount;
     }
-
-    private static final int cudaDevAttrKernelExecTimeout = (int) 17L;
-
+    private static final int cudaDevAttrKernelExecTimeout = (int)17L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrKernelExecTimeout = 17
@@ -2056,9 +1687,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrKernelExecTimeout() {
         return cudaDevAttrKernelExecTimeout;
     }
-
-    private static final int cudaDevAttrIntegrated = (int) 18L;
-
+    private static final int cudaDevAttrIntegrated = (int)18L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrIntegrated = 18
@@ -2067,9 +1696,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrIntegrated() {
         return cudaDevAttrIntegrated;
     }
-
-    private static final int cudaDevAttrCanMapHostMemory = (int) 19L;
-
+    private static final int cudaDevAttrCanMapHostMemory = (int)19L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrCanMapHostMemory = 19
@@ -2078,9 +1705,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrCanMapHostMemory() {
         return cudaDevAttrCanMapHostMemory;
     }
-
-    private static final int cudaDevAttrComputeMode = (int) 20L;
-
+    private static final int cudaDevAttrComputeMode = (int)20L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrComputeMode = 20
@@ -2089,9 +1714,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrComputeMode() {
         return cudaDevAttrComputeMode;
     }
-
-    private static final int cudaDevAttrMaxTexture1DWidth = (int) 21L;
-
+    private static final int cudaDevAttrMaxTexture1DWidth = (int)21L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture1DWidth = 21
@@ -2100,9 +1723,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture1DWidth() {
         return cudaDevAttrMaxTexture1DWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DWidth = (int) 22L;
-
+    private static final int cudaDevAttrMaxTexture2DWidth = (int)22L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DWidth = 22
@@ -2111,9 +1732,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DWidth() {
         return cudaDevAttrMaxTexture2DWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DHeight = (int) 23L;
-
+    private static final int cudaDevAttrMaxTexture2DHeight = (int)23L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DHeight = 23
@@ -2122,9 +1741,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DHeight() {
         return cudaDevAttrMaxTexture2DHeight;
     }
-
-    private static final int cudaDevAttrMaxTexture3DWidth = (int) 24L;
-
+    private static final int cudaDevAttrMaxTexture3DWidth = (int)24L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DWidth = 24
@@ -2133,9 +1750,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DWidth() {
         return cudaDevAttrMaxTexture3DWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture3DHeight = (int) 25L;
-
+    private static final int cudaDevAttrMaxTexture3DHeight = (int)25L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DHeight = 25
@@ -2144,9 +1759,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DHeight() {
         return cudaDevAttrMaxTexture3DHeight;
     }
-
-    private static final int cudaDevAttrMaxTexture3DDepth = (int) 26L;
-
+    private static final int cudaDevAttrMaxTexture3DDepth = (int)26L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DDepth = 26
@@ -2155,9 +1768,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DDepth() {
         return cudaDevAttrMaxTexture3DDepth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLayeredWidth = (int) 27L;
-
+    private static final int cudaDevAttrMaxTexture2DLayeredWidth = (int)27L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLayeredWidth = 27
@@ -2166,9 +1777,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLayeredWidth() {
         return cudaDevAttrMaxTexture2DLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLayeredHeight = (int) 28L;
-
+    private static final int cudaDevAttrMaxTexture2DLayeredHeight = (int)28L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLayeredHeight = 28
@@ -2177,9 +1786,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLayeredHeight() {
         return cudaDevAttrMaxTexture2DLayeredHeight;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLayeredLayers = (int) 29L;
-
+    private static final int cudaDevAttrMaxTexture2DLayeredLayers = (int)29L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLayeredLayers = 29
@@ -2188,9 +1795,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLayeredLayers() {
         return cudaDevAttrMaxTexture2DLayeredLayers;
     }
-
-    private static final int cudaDevAttrSurfaceAlignment = (int) 30L;
-
+    private static final int cudaDevAttrSurfaceAlignment = (int)30L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrSurfaceAlignment = 30
@@ -2199,9 +1804,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrSurfaceAlignment() {
         return cudaDevAttrSurfaceAlignment;
     }
-
-    private static final int cudaDevAttrConcurrentKernels = (int) 31L;
-
+    private static final int cudaDevAttrConcurrentKernels = (int)31L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrConcurrentKernels = 31
@@ -2210,9 +1813,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrConcurrentKernels() {
         return cudaDevAttrConcurrentKernels;
     }
-
-    private static final int cudaDevAttrEccEnabled = (int) 32L;
-
+    private static final int cudaDevAttrEccEnabled = (int)32L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrEccEnabled = 32
@@ -2221,9 +1822,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrEccEnabled() {
         return cudaDevAttrEccEnabled;
     }
-
-    private static final int cudaDevAttrPciBusId = (int) 33L;
-
+    private static final int cudaDevAttrPciBusId = (int)33L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrPciBusId = 33
@@ -2232,9 +1831,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrPciBusId() {
         return cudaDevAttrPciBusId;
     }
-
-    private static final int cudaDevAttrPciDeviceId = (int) 34L;
-
+    private static final int cudaDevAttrPciDeviceId = (int)34L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrPciDeviceId = 34
@@ -2243,9 +1840,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrPciDeviceId() {
         return cudaDevAttrPciDeviceId;
     }
-
-    private static final int cudaDevAttrTccDriver = (int) 35L;
-
+    private static final int cudaDevAttrTccDriver = (int)35L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrTccDriver = 35
@@ -2254,9 +1849,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrTccDriver() {
         return cudaDevAttrTccDriver;
     }
-
-    private static final int cudaDevAttrMemoryClockRate = (int) 36L;
-
+    private static final int cudaDevAttrMemoryClockRate = (int)36L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMemoryClockRate = 36
@@ -2265,9 +1858,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMemoryClockRate() {
         return cudaDevAttrMemoryClockRate;
     }
-
-    private static final int cudaDevAttrGlobalMemoryBusWidth = (int) 37L;
-
+    private static final int cudaDevAttrGlobalMemoryBusWidth = (int)37L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGlobalMemoryBusWidth = 37
@@ -2276,9 +1867,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGlobalMemoryBusWidth() {
         return cudaDevAttrGlobalMemoryBusWidth;
     }
-
-    private static final int cudaDevAttrL2CacheSize = (int) 38L;
-
+    private static final int cudaDevAttrL2CacheSize = (int)38L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrL2CacheSize = 38
@@ -2287,9 +1876,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrL2CacheSize() {
         return cudaDevAttrL2CacheSize;
     }
-
-    private static final int cudaDevAttrMaxThreadsPerMultiProcessor = (int) 39L;
-
+    private static final int cudaDevAttrMaxThreadsPerMultiProcessor = (int)39L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxThreadsPerMultiProcessor = 39
@@ -2298,9 +1885,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxThreadsPerMultiProcessor() {
         return cudaDevAttrMaxThreadsPerMultiProcessor;
     }
-
-    private static final int cudaDevAttrAsyncEngineCount = (int) 40L;
-
+    private static final int cudaDevAttrAsyncEngineCount = (int)40L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrAsyncEngineCount = 40
@@ -2309,9 +1894,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrAsyncEngineCount() {
         return cudaDevAttrAsyncEngineCount;
     }
-
-    private static final int cudaDevAttrUnifiedAddressing = (int) 41L;
-
+    private static final int cudaDevAttrUnifiedAddressing = (int)41L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrUnifiedAddressing = 41
@@ -2320,9 +1903,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrUnifiedAddressing() {
         return cudaDevAttrUnifiedAddressing;
     }
-
-    private static final int cudaDevAttrMaxTexture1DLayeredWidth = (int) 42L;
-
+    private static final int cudaDevAttrMaxTexture1DLayeredWidth = (int)42L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture1DLayeredWidth = 42
@@ -2331,9 +1912,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture1DLayeredWidth() {
         return cudaDevAttrMaxTexture1DLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture1DLayeredLayers = (int) 43L;
-
+    private static final int cudaDevAttrMaxTexture1DLayeredLayers = (int)43L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture1DLayeredLayers = 43
@@ -2342,9 +1921,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture1DLayeredLayers() {
         return cudaDevAttrMaxTexture1DLayeredLayers;
     }
-
-    private static final int cudaDevAttrMaxTexture2DGatherWidth = (int) 45L;
-
+    private static final int cudaDevAttrMaxTexture2DGatherWidth = (int)45L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DGatherWidth = 45
@@ -2353,9 +1930,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DGatherWidth() {
         return cudaDevAttrMaxTexture2DGatherWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DGatherHeight = (int) 46L;
-
+    private static final int cudaDevAttrMaxTexture2DGatherHeight = (int)46L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DGatherHeight = 46
@@ -2364,9 +1939,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DGatherHeight() {
         return cudaDevAttrMaxTexture2DGatherHeight;
     }
-
-    private static final int cudaDevAttrMaxTexture3DWidthAlt = (int) 47L;
-
+    private static final int cudaDevAttrMaxTexture3DWidthAlt = (int)47L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DWidthAlt = 47
@@ -2375,9 +1948,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DWidthAlt() {
         return cudaDevAttrMaxTexture3DWidthAlt;
     }
-
-    private static final int cudaDevAttrMaxTexture3DHeightAlt = (int) 48L;
-
+    private static final int cudaDevAttrMaxTexture3DHeightAlt = (int)48L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DHeightAlt = 48
@@ -2386,9 +1957,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DHeightAlt() {
         return cudaDevAttrMaxTexture3DHeightAlt;
     }
-
-    private static final int cudaDevAttrMaxTexture3DDepthAlt = (int) 49L;
-
+    private static final int cudaDevAttrMaxTexture3DDepthAlt = (int)49L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture3DDepthAlt = 49
@@ -2397,9 +1966,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture3DDepthAlt() {
         return cudaDevAttrMaxTexture3DDepthAlt;
     }
-
-    private static final int cudaDevAttrPciDomainId = (int) 50L;
-
+    private static final int cudaDevAttrPciDomainId = (int)50L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrPciDomainId = 50
@@ -2408,9 +1975,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrPciDomainId() {
         return cudaDevAttrPciDomainId;
     }
-
-    private static final int cudaDevAttrTexturePitchAlignment = (int) 51L;
-
+    private static final int cudaDevAttrTexturePitchAlignment = (int)51L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrTexturePitchAlignment = 51
@@ -2419,9 +1984,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrTexturePitchAlignment() {
         return cudaDevAttrTexturePitchAlignment;
     }
-
-    private static final int cudaDevAttrMaxTextureCubemapWidth = (int) 52L;
-
+    private static final int cudaDevAttrMaxTextureCubemapWidth = (int)52L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTextureCubemapWidth = 52
@@ -2430,9 +1993,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTextureCubemapWidth() {
         return cudaDevAttrMaxTextureCubemapWidth;
     }
-
-    private static final int cudaDevAttrMaxTextureCubemapLayeredWidth = (int) 53L;
-
+    private static final int cudaDevAttrMaxTextureCubemapLayeredWidth = (int)53L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTextureCubemapLayeredWidth = 53
@@ -2441,9 +2002,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTextureCubemapLayeredWidth() {
         return cudaDevAttrMaxTextureCubemapLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxTextureCubemapLayeredLayers = (int) 54L;
-
+    private static final int cudaDevAttrMaxTextureCubemapLayeredLayers = (int)54L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTextureCubemapLayeredLayers = 54
@@ -2452,9 +2011,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTextureCubemapLayeredLayers() {
         return cudaDevAttrMaxTextureCubemapLayeredLayers;
     }
-
-    private static final int cudaDevAttrMaxSurface1DWidth = (int) 55L;
-
+    private static final int cudaDevAttrMaxSurface1DWidth = (int)55L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface1DWidth = 55
@@ -2463,9 +2020,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface1DWidth() {
         return cudaDevAttrMaxSurface1DWidth;
     }
-
-    private static final int cudaDevAttrMaxSurface2DWidth = (int) 56L;
-
+    private static final int cudaDevAttrMaxSurface2DWidth = (int)56L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface2DWidth = 56
@@ -2474,9 +2029,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface2DWidth() {
         return cudaDevAttrMaxSurface2DWidth;
     }
-
-    private static final int cudaDevAttrMaxSurface2DHeight = (int) 57L;
-
+    private static final int cudaDevAttrMaxSurface2DHeight = (int)57L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface2DHeight = 57
@@ -2485,9 +2038,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface2DHeight() {
         return cudaDevAttrMaxSurface2DHeight;
     }
-
-    private static final int cudaDevAttrMaxSurface3DWidth = (int) 58L;
-
+    private static final int cudaDevAttrMaxSurface3DWidth = (int)58L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface3DWidth = 58
@@ -2496,9 +2047,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface3DWidth() {
         return cudaDevAttrMaxSurface3DWidth;
     }
-
-    private static final int cudaDevAttrMaxSurface3DHeight = (int) 59L;
-
+    private static final int cudaDevAttrMaxSurface3DHeight = (int)59L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface3DHeight = 59
@@ -2507,9 +2056,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface3DHeight() {
         return cudaDevAttrMaxSurface3DHeight;
     }
-
-    private static final int cudaDevAttrMaxSurface3DDepth = (int) 60L;
-
+    private static final int cudaDevAttrMaxSurface3DDepth = (int)60L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface3DDepth = 60
@@ -2518,9 +2065,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface3DDepth() {
         return cudaDevAttrMaxSurface3DDepth;
     }
-
-    private static final int cudaDevAttrMaxSurface1DLayeredWidth = (int) 61L;
-
+    private static final int cudaDevAttrMaxSurface1DLayeredWidth = (int)61L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface1DLayeredWidth = 61
@@ -2529,9 +2074,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface1DLayeredWidth() {
         return cudaDevAttrMaxSurface1DLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxSurface1DLayeredLayers = (int) 62L;
-
+    private static final int cudaDevAttrMaxSurface1DLayeredLayers = (int)62L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface1DLayeredLayers = 62
@@ -2540,9 +2083,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface1DLayeredLayers() {
         return cudaDevAttrMaxSurface1DLayeredLayers;
     }
-
-    private static final int cudaDevAttrMaxSurface2DLayeredWidth = (int) 63L;
-
+    private static final int cudaDevAttrMaxSurface2DLayeredWidth = (int)63L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface2DLayeredWidth = 63
@@ -2551,9 +2092,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface2DLayeredWidth() {
         return cudaDevAttrMaxSurface2DLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxSurface2DLayeredHeight = (int) 64L;
-
+    private static final int cudaDevAttrMaxSurface2DLayeredHeight = (int)64L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface2DLayeredHeight = 64
@@ -2562,9 +2101,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface2DLayeredHeight() {
         return cudaDevAttrMaxSurface2DLayeredHeight;
     }
-
-    private static final int cudaDevAttrMaxSurface2DLayeredLayers = (int) 65L;
-
+    private static final int cudaDevAttrMaxSurface2DLayeredLayers = (int)65L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurface2DLayeredLayers = 65
@@ -2573,9 +2110,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurface2DLayeredLayers() {
         return cudaDevAttrMaxSurface2DLayeredLayers;
     }
-
-    private static final int cudaDevAttrMaxSurfaceCubemapWidth = (int) 66L;
-
+    private static final int cudaDevAttrMaxSurfaceCubemapWidth = (int)66L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurfaceCubemapWidth = 66
@@ -2584,9 +2119,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurfaceCubemapWidth() {
         return cudaDevAttrMaxSurfaceCubemapWidth;
     }
-
-    private static final int cudaDevAttrMaxSurfaceCubemapLayeredWidth = (int) 67L;
-
+    private static final int cudaDevAttrMaxSurfaceCubemapLayeredWidth = (int)67L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurfaceCubemapLayeredWidth = 67
@@ -2595,9 +2128,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurfaceCubemapLayeredWidth() {
         return cudaDevAttrMaxSurfaceCubemapLayeredWidth;
     }
-
-    private static final int cudaDevAttrMaxSurfaceCubemapLayeredLayers = (int) 68L;
-
+    private static final int cudaDevAttrMaxSurfaceCubemapLayeredLayers = (int)68L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSurfaceCubemapLayeredLayers = 68
@@ -2606,9 +2137,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSurfaceCubemapLayeredLayers() {
         return cudaDevAttrMaxSurfaceCubemapLayeredLayers;
     }
-
-    private static final int cudaDevAttrMaxTexture1DLinearWidth = (int) 69L;
-
+    private static final int cudaDevAttrMaxTexture1DLinearWidth = (int)69L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture1DLinearWidth = 69
@@ -2617,9 +2146,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture1DLinearWidth() {
         return cudaDevAttrMaxTexture1DLinearWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLinearWidth = (int) 70L;
-
+    private static final int cudaDevAttrMaxTexture2DLinearWidth = (int)70L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLinearWidth = 70
@@ -2628,9 +2155,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLinearWidth() {
         return cudaDevAttrMaxTexture2DLinearWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLinearHeight = (int) 71L;
-
+    private static final int cudaDevAttrMaxTexture2DLinearHeight = (int)71L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLinearHeight = 71
@@ -2639,9 +2164,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLinearHeight() {
         return cudaDevAttrMaxTexture2DLinearHeight;
     }
-
-    private static final int cudaDevAttrMaxTexture2DLinearPitch = (int) 72L;
-
+    private static final int cudaDevAttrMaxTexture2DLinearPitch = (int)72L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DLinearPitch = 72
@@ -2650,9 +2173,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DLinearPitch() {
         return cudaDevAttrMaxTexture2DLinearPitch;
     }
-
-    private static final int cudaDevAttrMaxTexture2DMipmappedWidth = (int) 73L;
-
+    private static final int cudaDevAttrMaxTexture2DMipmappedWidth = (int)73L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DMipmappedWidth = 73
@@ -2661,9 +2182,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DMipmappedWidth() {
         return cudaDevAttrMaxTexture2DMipmappedWidth;
     }
-
-    private static final int cudaDevAttrMaxTexture2DMipmappedHeight = (int) 74L;
-
+    private static final int cudaDevAttrMaxTexture2DMipmappedHeight = (int)74L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture2DMipmappedHeight = 74
@@ -2672,9 +2191,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture2DMipmappedHeight() {
         return cudaDevAttrMaxTexture2DMipmappedHeight;
     }
-
-    private static final int cudaDevAttrComputeCapabilityMajor = (int) 75L;
-
+    private static final int cudaDevAttrComputeCapabilityMajor = (int)75L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrComputeCapabilityMajor = 75
@@ -2683,9 +2200,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrComputeCapabilityMajor() {
         return cudaDevAttrComputeCapabilityMajor;
     }
-
-    private static final int cudaDevAttrComputeCapabilityMinor = (int) 76L;
-
+    private static final int cudaDevAttrComputeCapabilityMinor = (int)76L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrComputeCapabilityMinor = 76
@@ -2694,9 +2209,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrComputeCapabilityMinor() {
         return cudaDevAttrComputeCapabilityMinor;
     }
-
-    private static final int cudaDevAttrMaxTexture1DMipmappedWidth = (int) 77L;
-
+    private static final int cudaDevAttrMaxTexture1DMipmappedWidth = (int)77L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxTexture1DMipmappedWidth = 77
@@ -2705,9 +2218,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxTexture1DMipmappedWidth() {
         return cudaDevAttrMaxTexture1DMipmappedWidth;
     }
-
-    private static final int cudaDevAttrStreamPrioritiesSupported = (int) 78L;
-
+    private static final int cudaDevAttrStreamPrioritiesSupported = (int)78L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrStreamPrioritiesSupported = 78
@@ -2716,9 +2227,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrStreamPrioritiesSupported() {
         return cudaDevAttrStreamPrioritiesSupported;
     }
-
-    private static final int cudaDevAttrGlobalL1CacheSupported = (int) 79L;
-
+    private static final int cudaDevAttrGlobalL1CacheSupported = (int)79L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGlobalL1CacheSupported = 79
@@ -2727,9 +2236,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGlobalL1CacheSupported() {
         return cudaDevAttrGlobalL1CacheSupported;
     }
-
-    private static final int cudaDevAttrLocalL1CacheSupported = (int) 80L;
-
+    private static final int cudaDevAttrLocalL1CacheSupported = (int)80L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrLocalL1CacheSupported = 80
@@ -2738,9 +2245,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrLocalL1CacheSupported() {
         return cudaDevAttrLocalL1CacheSupported;
     }
-
-    private static final int cudaDevAttrMaxSharedMemoryPerMultiprocessor = (int) 81L;
-
+    private static final int cudaDevAttrMaxSharedMemoryPerMultiprocessor = (int)81L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81
@@ -2749,9 +2254,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSharedMemoryPerMultiprocessor() {
         return cudaDevAttrMaxSharedMemoryPerMultiprocessor;
     }
-
-    private static final int cudaDevAttrMaxRegistersPerMultiprocessor = (int) 82L;
-
+    private static final int cudaDevAttrMaxRegistersPerMultiprocessor = (int)82L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxRegistersPerMultiprocessor = 82
@@ -2760,9 +2263,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxRegistersPerMultiprocessor() {
         return cudaDevAttrMaxRegistersPerMultiprocessor;
     }
-
-    private static final int cudaDevAttrManagedMemory = (int) 83L;
-
+    private static final int cudaDevAttrManagedMemory = (int)83L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrManagedMemory = 83
@@ -2771,9 +2272,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrManagedMemory() {
         return cudaDevAttrManagedMemory;
     }
-
-    private static final int cudaDevAttrIsMultiGpuBoard = (int) 84L;
-
+    private static final int cudaDevAttrIsMultiGpuBoard = (int)84L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrIsMultiGpuBoard = 84
@@ -2782,9 +2281,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrIsMultiGpuBoard() {
         return cudaDevAttrIsMultiGpuBoard;
     }
-
-    private static final int cudaDevAttrMultiGpuBoardGroupID = (int) 85L;
-
+    private static final int cudaDevAttrMultiGpuBoardGroupID = (int)85L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMultiGpuBoardGroupID = 85
@@ -2793,9 +2290,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMultiGpuBoardGroupID() {
         return cudaDevAttrMultiGpuBoardGroupID;
     }
-
-    private static final int cudaDevAttrHostNativeAtomicSupported = (int) 86L;
-
+    private static final int cudaDevAttrHostNativeAtomicSupported = (int)86L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostNativeAtomicSupported = 86
@@ -2804,9 +2299,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostNativeAtomicSupported() {
         return cudaDevAttrHostNativeAtomicSupported;
     }
-
-    private static final int cudaDevAttrSingleToDoublePrecisionPerfRatio = (int) 87L;
-
+    private static final int cudaDevAttrSingleToDoublePrecisionPerfRatio = (int)87L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrSingleToDoublePrecisionPerfRatio = 87
@@ -2815,9 +2308,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrSingleToDoublePrecisionPerfRatio() {
         return cudaDevAttrSingleToDoublePrecisionPerfRatio;
     }
-
-    private static final int cudaDevAttrPageableMemoryAccess = (int) 88L;
-
+    private static final int cudaDevAttrPageableMemoryAccess = (int)88L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrPageableMemoryAccess = 88
@@ -2826,9 +2317,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrPageableMemoryAccess() {
         return cudaDevAttrPageableMemoryAccess;
     }
-
-    private static final int cudaDevAttrConcurrentManagedAccess = (int) 89L;
-
+    private static final int cudaDevAttrConcurrentManagedAccess = (int)89L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrConcurrentManagedAccess = 89
@@ -2837,9 +2326,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrConcurrentManagedAccess() {
         return cudaDevAttrConcurrentManagedAccess;
     }
-
-    private static final int cudaDevAttrComputePreemptionSupported = (int) 90L;
-
+    private static final int cudaDevAttrComputePreemptionSupported = (int)90L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrComputePreemptionSupported = 90
@@ -2848,9 +2335,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrComputePreemptionSupported() {
         return cudaDevAttrComputePreemptionSupported;
     }
-
-    private static final int cudaDevAttrCanUseHostPointerForRegisteredMem = (int) 91L;
-
+    private static final int cudaDevAttrCanUseHostPointerForRegisteredMem = (int)91L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrCanUseHostPointerForRegisteredMem = 91
@@ -2859,9 +2344,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrCanUseHostPointerForRegisteredMem() {
         return cudaDevAttrCanUseHostPointerForRegisteredMem;
     }
-
-    private static final int cudaDevAttrReserved92 = (int) 92L;
-
+    private static final int cudaDevAttrReserved92 = (int)92L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved92 = 92
@@ -2870,9 +2353,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved92() {
         return cudaDevAttrReserved92;
     }
-
-    private static final int cudaDevAttrReserved93 = (int) 93L;
-
+    private static final int cudaDevAttrReserved93 = (int)93L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved93 = 93
@@ -2881,9 +2362,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved93() {
         return cudaDevAttrReserved93;
     }
-
-    private static final int cudaDevAttrReserved94 = (int) 94L;
-
+    private static final int cudaDevAttrReserved94 = (int)94L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved94 = 94
@@ -2892,9 +2371,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved94() {
         return cudaDevAttrReserved94;
     }
-
-    private static final int cudaDevAttrCooperativeLaunch = (int) 95L;
-
+    private static final int cudaDevAttrCooperativeLaunch = (int)95L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrCooperativeLaunch = 95
@@ -2903,9 +2380,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrCooperativeLaunch() {
         return cudaDevAttrCooperativeLaunch;
     }
-
-    private static final int cudaDevAttrReserved96 = (int) 96L;
-
+    private static final int cudaDevAttrReserved96 = (int)96L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved96 = 96
@@ -2914,9 +2389,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved96() {
         return cudaDevAttrReserved96;
     }
-
-    private static final int cudaDevAttrMaxSharedMemoryPerBlockOptin = (int) 97L;
-
+    private static final int cudaDevAttrMaxSharedMemoryPerBlockOptin = (int)97L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
@@ -2925,9 +2398,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxSharedMemoryPerBlockOptin() {
         return cudaDevAttrMaxSharedMemoryPerBlockOptin;
     }
-
-    private static final int cudaDevAttrCanFlushRemoteWrites = (int) 98L;
-
+    private static final int cudaDevAttrCanFlushRemoteWrites = (int)98L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrCanFlushRemoteWrites = 98
@@ -2936,9 +2407,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrCanFlushRemoteWrites() {
         return cudaDevAttrCanFlushRemoteWrites;
     }
-
-    private static final int cudaDevAttrHostRegisterSupported = (int) 99L;
-
+    private static final int cudaDevAttrHostRegisterSupported = (int)99L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostRegisterSupported = 99
@@ -2947,9 +2416,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostRegisterSupported() {
         return cudaDevAttrHostRegisterSupported;
     }
-
-    private static final int cudaDevAttrPageableMemoryAccessUsesHostPageTables = (int) 100L;
-
+    private static final int cudaDevAttrPageableMemoryAccessUsesHostPageTables = (int)100L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrPageableMemoryAccessUsesHostPageTables = 100
@@ -2958,9 +2425,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrPageableMemoryAccessUsesHostPageTables() {
         return cudaDevAttrPageableMemoryAccessUsesHostPageTables;
     }
-
-    private static final int cudaDevAttrDirectManagedMemAccessFromHost = (int) 101L;
-
+    private static final int cudaDevAttrDirectManagedMemAccessFromHost = (int)101L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrDirectManagedMemAccessFromHost = 101
@@ -2969,9 +2434,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrDirectManagedMemAccessFromHost() {
         return cudaDevAttrDirectManagedMemAccessFromHost;
     }
-
-    private static final int cudaDevAttrMaxBlocksPerMultiprocessor = (int) 106L;
-
+    private static final int cudaDevAttrMaxBlocksPerMultiprocessor = (int)106L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxBlocksPerMultiprocessor = 106
@@ -2980,9 +2443,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxBlocksPerMultiprocessor() {
         return cudaDevAttrMaxBlocksPerMultiprocessor;
     }
-
-    private static final int cudaDevAttrMaxPersistingL2CacheSize = (int) 108L;
-
+    private static final int cudaDevAttrMaxPersistingL2CacheSize = (int)108L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxPersistingL2CacheSize = 108
@@ -2991,9 +2452,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxPersistingL2CacheSize() {
         return cudaDevAttrMaxPersistingL2CacheSize;
     }
-
-    private static final int cudaDevAttrMaxAccessPolicyWindowSize = (int) 109L;
-
+    private static final int cudaDevAttrMaxAccessPolicyWindowSize = (int)109L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMaxAccessPolicyWindowSize = 109
@@ -3002,9 +2461,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMaxAccessPolicyWindowSize() {
         return cudaDevAttrMaxAccessPolicyWindowSize;
     }
-
-    private static final int cudaDevAttrReservedSharedMemoryPerBlock = (int) 111L;
-
+    private static final int cudaDevAttrReservedSharedMemoryPerBlock = (int)111L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReservedSharedMemoryPerBlock = 111
@@ -3013,9 +2470,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReservedSharedMemoryPerBlock() {
         return cudaDevAttrReservedSharedMemoryPerBlock;
     }
-
-    private static final int cudaDevAttrSparseCudaArraySupported = (int) 112L;
-
+    private static final int cudaDevAttrSparseCudaArraySupported = (int)112L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrSparseCudaArraySupported = 112
@@ -3024,9 +2479,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrSparseCudaArraySupported() {
         return cudaDevAttrSparseCudaArraySupported;
     }
-
-    private static final int cudaDevAttrHostRegisterReadOnlySupported = (int) 113L;
-
+    private static final int cudaDevAttrHostRegisterReadOnlySupported = (int)113L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostRegisterReadOnlySupported = 113
@@ -3035,9 +2488,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostRegisterReadOnlySupported() {
         return cudaDevAttrHostRegisterReadOnlySupported;
     }
-
-    private static final int cudaDevAttrTimelineSemaphoreInteropSupported = (int) 114L;
-
+    private static final int cudaDevAttrTimelineSemaphoreInteropSupported = (int)114L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrTimelineSemaphoreInteropSupported = 114
@@ -3046,9 +2497,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrTimelineSemaphoreInteropSupported() {
         return cudaDevAttrTimelineSemaphoreInteropSupported;
     }
-
-    private static final int cudaDevAttrMemoryPoolsSupported = (int) 115L;
-
+    private static final int cudaDevAttrMemoryPoolsSupported = (int)115L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMemoryPoolsSupported = 115
@@ -3057,9 +2506,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMemoryPoolsSupported() {
         return cudaDevAttrMemoryPoolsSupported;
     }
-
-    private static final int cudaDevAttrGPUDirectRDMASupported = (int) 116L;
-
+    private static final int cudaDevAttrGPUDirectRDMASupported = (int)116L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGPUDirectRDMASupported = 116
@@ -3068,9 +2515,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGPUDirectRDMASupported() {
         return cudaDevAttrGPUDirectRDMASupported;
     }
-
-    private static final int cudaDevAttrGPUDirectRDMAFlushWritesOptions = (int) 117L;
-
+    private static final int cudaDevAttrGPUDirectRDMAFlushWritesOptions = (int)117L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGPUDirectRDMAFlushWritesOptions = 117
@@ -3079,9 +2524,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGPUDirectRDMAFlushWritesOptions() {
         return cudaDevAttrGPUDirectRDMAFlushWritesOptions;
     }
-
-    private static final int cudaDevAttrGPUDirectRDMAWritesOrdering = (int) 118L;
-
+    private static final int cudaDevAttrGPUDirectRDMAWritesOrdering = (int)118L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGPUDirectRDMAWritesOrdering = 118
@@ -3090,9 +2533,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGPUDirectRDMAWritesOrdering() {
         return cudaDevAttrGPUDirectRDMAWritesOrdering;
     }
-
-    private static final int cudaDevAttrMemoryPoolSupportedHandleTypes = (int) 119L;
-
+    private static final int cudaDevAttrMemoryPoolSupportedHandleTypes = (int)119L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMemoryPoolSupportedHandleTypes = 119
@@ -3101,9 +2542,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMemoryPoolSupportedHandleTypes() {
         return cudaDevAttrMemoryPoolSupportedHandleTypes;
     }
-
-    private static final int cudaDevAttrClusterLaunch = (int) 120L;
-
+    private static final int cudaDevAttrClusterLaunch = (int)120L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrClusterLaunch = 120
@@ -3112,9 +2551,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrClusterLaunch() {
         return cudaDevAttrClusterLaunch;
     }
-
-    private static final int cudaDevAttrDeferredMappingCudaArraySupported = (int) 121L;
-
+    private static final int cudaDevAttrDeferredMappingCudaArraySupported = (int)121L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrDeferredMappingCudaArraySupported = 121
@@ -3123,9 +2560,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrDeferredMappingCudaArraySupported() {
         return cudaDevAttrDeferredMappingCudaArraySupported;
     }
-
-    private static final int cudaDevAttrReserved122 = (int) 122L;
-
+    private static final int cudaDevAttrReserved122 = (int)122L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved122 = 122
@@ -3134,9 +2569,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved122() {
         return cudaDevAttrReserved122;
     }
-
-    private static final int cudaDevAttrReserved123 = (int) 123L;
-
+    private static final int cudaDevAttrReserved123 = (int)123L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved123 = 123
@@ -3145,9 +2578,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved123() {
         return cudaDevAttrReserved123;
     }
-
-    private static final int cudaDevAttrReserved124 = (int) 124L;
-
+    private static final int cudaDevAttrReserved124 = (int)124L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved124 = 124
@@ -3156,9 +2587,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved124() {
         return cudaDevAttrReserved124;
     }
-
-    private static final int cudaDevAttrIpcEventSupport = (int) 125L;
-
+    private static final int cudaDevAttrIpcEventSupport = (int)125L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrIpcEventSupport = 125
@@ -3167,9 +2596,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrIpcEventSupport() {
         return cudaDevAttrIpcEventSupport;
     }
-
-    private static final int cudaDevAttrMemSyncDomainCount = (int) 126L;
-
+    private static final int cudaDevAttrMemSyncDomainCount = (int)126L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMemSyncDomainCount = 126
@@ -3178,9 +2605,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMemSyncDomainCount() {
         return cudaDevAttrMemSyncDomainCount;
     }
-
-    private static final int cudaDevAttrReserved127 = (int) 127L;
-
+    private static final int cudaDevAttrReserved127 = (int)127L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved127 = 127
@@ -3189,9 +2614,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved127() {
         return cudaDevAttrReserved127;
     }
-
-    private static final int cudaDevAttrReserved128 = (int) 128L;
-
+    private static final int cudaDevAttrReserved128 = (int)128L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved128 = 128
@@ -3200,9 +2623,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved128() {
         return cudaDevAttrReserved128;
     }
-
-    private static final int cudaDevAttrReserved129 = (int) 129L;
-
+    private static final int cudaDevAttrReserved129 = (int)129L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved129 = 129
@@ -3211,9 +2632,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved129() {
         return cudaDevAttrReserved129;
     }
-
-    private static final int cudaDevAttrNumaConfig = (int) 130L;
-
+    private static final int cudaDevAttrNumaConfig = (int)130L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrNumaConfig = 130
@@ -3222,9 +2641,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrNumaConfig() {
         return cudaDevAttrNumaConfig;
     }
-
-    private static final int cudaDevAttrNumaId = (int) 131L;
-
+    private static final int cudaDevAttrNumaId = (int)131L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrNumaId = 131
@@ -3233,9 +2650,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrNumaId() {
         return cudaDevAttrNumaId;
     }
-
-    private static final int cudaDevAttrReserved132 = (int) 132L;
-
+    private static final int cudaDevAttrReserved132 = (int)132L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved132 = 132
@@ -3244,9 +2659,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved132() {
         return cudaDevAttrReserved132;
     }
-
-    private static final int cudaDevAttrMpsEnabled = (int) 133L;
-
+    private static final int cudaDevAttrMpsEnabled = (int)133L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMpsEnabled = 133
@@ -3255,9 +2668,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMpsEnabled() {
         return cudaDevAttrMpsEnabled;
     }
-
-    private static final int cudaDevAttrHostNumaId = (int) 134L;
-
+    private static final int cudaDevAttrHostNumaId = (int)134L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostNumaId = 134
@@ -3266,9 +2677,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostNumaId() {
         return cudaDevAttrHostNumaId;
     }
-
-    private static final int cudaDevAttrD3D12CigSupported = (int) 135L;
-
+    private static final int cudaDevAttrD3D12CigSupported = (int)135L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrD3D12CigSupported = 135
@@ -3277,9 +2686,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrD3D12CigSupported() {
         return cudaDevAttrD3D12CigSupported;
     }
-
-    private static final int cudaDevAttrVulkanCigSupported = (int) 138L;
-
+    private static final int cudaDevAttrVulkanCigSupported = (int)138L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrVulkanCigSupported = 138
@@ -3288,9 +2695,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrVulkanCigSupported() {
         return cudaDevAttrVulkanCigSupported;
     }
-
-    private static final int cudaDevAttrGpuPciDeviceId = (int) 139L;
-
+    private static final int cudaDevAttrGpuPciDeviceId = (int)139L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGpuPciDeviceId = 139
@@ -3299,9 +2704,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGpuPciDeviceId() {
         return cudaDevAttrGpuPciDeviceId;
     }
-
-    private static final int cudaDevAttrGpuPciSubsystemId = (int) 140L;
-
+    private static final int cudaDevAttrGpuPciSubsystemId = (int)140L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrGpuPciSubsystemId = 140
@@ -3310,9 +2713,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrGpuPciSubsystemId() {
         return cudaDevAttrGpuPciSubsystemId;
     }
-
-    private static final int cudaDevAttrReserved141 = (int) 141L;
-
+    private static final int cudaDevAttrReserved141 = (int)141L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved141 = 141
@@ -3321,9 +2722,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved141() {
         return cudaDevAttrReserved141;
     }
-
-    private static final int cudaDevAttrHostNumaMemoryPoolsSupported = (int) 142L;
-
+    private static final int cudaDevAttrHostNumaMemoryPoolsSupported = (int)142L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostNumaMemoryPoolsSupported = 142
@@ -3332,9 +2731,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostNumaMemoryPoolsSupported() {
         return cudaDevAttrHostNumaMemoryPoolsSupported;
     }
-
-    private static final int cudaDevAttrHostNumaMultinodeIpcSupported = (int) 143L;
-
+    private static final int cudaDevAttrHostNumaMultinodeIpcSupported = (int)143L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostNumaMultinodeIpcSupported = 143
@@ -3343,9 +2740,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostNumaMultinodeIpcSupported() {
         return cudaDevAttrHostNumaMultinodeIpcSupported;
     }
-
-    private static final int cudaDevAttrHostMemoryPoolsSupported = (int) 144L;
-
+    private static final int cudaDevAttrHostMemoryPoolsSupported = (int)144L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrHostMemoryPoolsSupported = 144
@@ -3354,9 +2749,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrHostMemoryPoolsSupported() {
         return cudaDevAttrHostMemoryPoolsSupported;
     }
-
-    private static final int cudaDevAttrReserved145 = (int) 145L;
-
+    private static final int cudaDevAttrReserved145 = (int)145L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrReserved145 = 145
@@ -3365,9 +2758,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrReserved145() {
         return cudaDevAttrReserved145;
     }
-
-    private static final int cudaDevAttrOnlyPartialHostNativeAtomicSupported = (int) 147L;
-
+    private static final int cudaDevAttrOnlyPartialHostNativeAtomicSupported = (int)147L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrOnlyPartialHostNativeAtomicSupported = 147
@@ -3376,9 +2767,7 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrOnlyPartialHostNativeAtomicSupported() {
         return cudaDevAttrOnlyPartialHostNativeAtomicSupported;
     }
-
-    private static final int cudaDevAttrMax = (int) 148L;
-
+    private static final int cudaDevAttrMax = (int)148L;
     /**
      * {@snippet lang=c :
      * enum cudaDeviceAttr.cudaDevAttrMax = 148
@@ -3387,37 +2776,31 @@ public class CudaRt extends CudaRt$shared {
     public static int cudaDevAttrMax() {
         return cudaDevAttrMax;
     }
-
     /**
      * {@snippet lang=c :
      * typedef struct CUstream_st *cudaStream_t
      * }
      */
     public static final AddressLayout cudaStream_t = CudaRt.C_POINTER;
-
     /**
      * {@snippet lang=c :
      * typedef struct CUevent_st *cudaEvent_t
      * }
      */
     public static final AddressLayout cudaEvent_t = CudaRt.C_POINTER;
-
     /**
      * {@snippet lang=c :
      * typedef struct CUgraph_st *cudaGraph_t
      * }
      */
     public static final AddressLayout cudaGraph_t = CudaRt.C_POINTER;
-
     /**
      * {@snippet lang=c :
      * typedef struct CUgraphExec_st *cudaGraphExec_t
      * }
      */
     public static final AddressLayout cudaGraphExec_t = CudaRt.C_POINTER;
-
-    private static final int cudaGraphInstantiateFlagAutoFreeOnLaunch = (int) 1L;
-
+    private static final int cudaGraphInstantiateFlagAutoFreeOnLaunch = (int)1L;
     /**
      * {@snippet lang=c :
      * enum cudaGraphInstantiateFlags.cudaGraphInstantiateFlagAutoFreeOnLaunch = 1
@@ -3428,7 +2811,8 @@ public class CudaRt extends CudaRt$shared {
     }
 
     private static class cudaDeviceReset {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceReset");
 
@@ -3437,7 +2821,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceReset(void)
      * }
@@ -3448,7 +2831,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceReset(void)
      * }
@@ -3459,7 +2841,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceReset(void)
      * }
@@ -3479,16 +2860,17 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceReset");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceSynchronize {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceSynchronize");
 
@@ -3497,7 +2879,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceSynchronize(void)
      * }
@@ -3508,7 +2889,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceSynchronize(void)
      * }
@@ -3519,7 +2899,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceSynchronize(void)
      * }
@@ -3539,27 +2918,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceSynchronize");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceGetStreamPriorityRange {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaDeviceGetStreamPriorityRange");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceGetStreamPriorityRange");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
      * }
@@ -3570,7 +2950,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
      * }
@@ -3581,7 +2960,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
      * }
@@ -3595,24 +2973,27 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
      * }
      */
-    public static int cudaDeviceGetStreamPriorityRange(
-            MemorySegment leastPriority, MemorySegment greatestPriority) {
+    public static int cudaDeviceGetStreamPriorityRange(MemorySegment leastPriority, MemorySegment greatestPriority) {
         var mh$ = cudaDeviceGetStreamPriorityRange.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceGetStreamPriorityRange", leastPriority, greatestPriority);
             }
-            return (int) mh$.invokeExact(leastPriority, greatestPriority);
+            return (int)mh$.invokeExact(leastPriority, greatestPriority);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceGetPCIBusId {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceGetPCIBusId");
 
@@ -3621,7 +3002,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
      * }
@@ -3632,7 +3012,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
      * }
@@ -3643,7 +3022,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
      * }
@@ -3663,16 +3041,17 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceGetPCIBusId", pciBusId, len, device);
             }
-            return (int) mh$.invokeExact(pciBusId, len, device);
+            return (int)mh$.invokeExact(pciBusId, len, device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetLastError {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetLastError");
 
@@ -3681,7 +3060,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetLastError(void)
      * }
@@ -3692,7 +3070,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetLastError(void)
      * }
@@ -3703,7 +3080,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetLastError(void)
      * }
@@ -3723,16 +3099,17 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetLastError");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaPeekAtLastError {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaPeekAtLastError");
 
@@ -3741,7 +3118,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPeekAtLastError(void)
      * }
@@ -3752,7 +3128,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPeekAtLastError(void)
      * }
@@ -3763,7 +3138,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPeekAtLastError(void)
      * }
@@ -3783,17 +3157,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaPeekAtLastError");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetErrorName {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetErrorName");
 
@@ -3802,7 +3178,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorName(cudaError_t error)
      * }
@@ -3813,7 +3188,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorName(cudaError_t error)
      * }
@@ -3824,7 +3198,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorName(cudaError_t error)
      * }
@@ -3844,17 +3217,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetErrorName", error);
             }
-            return (MemorySegment) mh$.invokeExact(error);
+            return (MemorySegment)mh$.invokeExact(error);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetErrorString {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetErrorString");
 
@@ -3863,7 +3238,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorString(cudaError_t error)
      * }
@@ -3874,7 +3248,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorString(cudaError_t error)
      * }
@@ -3885,7 +3258,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern const char *cudaGetErrorString(cudaError_t error)
      * }
@@ -3905,17 +3277,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetErrorString", error);
             }
-            return (MemorySegment) mh$.invokeExact(error);
+            return (MemorySegment)mh$.invokeExact(error);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetDeviceCount {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetDeviceCount");
 
@@ -3924,7 +3298,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceCount(int *count)
      * }
@@ -3935,7 +3308,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceCount(int *count)
      * }
@@ -3946,7 +3318,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceCount(int *count)
      * }
@@ -3966,27 +3337,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetDeviceCount", count);
             }
-            return (int) mh$.invokeExact(count);
+            return (int)mh$.invokeExact(count);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetDeviceProperties {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaGetDeviceProperties");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetDeviceProperties");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
      * }
@@ -3997,7 +3369,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
      * }
@@ -4008,7 +3379,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
      * }
@@ -4028,27 +3398,29 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetDeviceProperties", prop, device);
             }
-            return (int) mh$.invokeExact(prop, device);
+            return (int)mh$.invokeExact(prop, device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceGetAttribute {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaDeviceGetAttribute");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceGetAttribute");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
      * }
@@ -4059,7 +3431,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
      * }
@@ -4070,7 +3441,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
      * }
@@ -4090,17 +3460,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceGetAttribute", value, attr, device);
             }
-            return (int) mh$.invokeExact(value, attr, device);
+            return (int)mh$.invokeExact(value, attr, device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaSetDevice {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaSetDevice");
 
@@ -4109,7 +3481,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaSetDevice(int device)
      * }
@@ -4120,7 +3491,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaSetDevice(int device)
      * }
@@ -4131,7 +3501,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaSetDevice(int device)
      * }
@@ -4151,17 +3520,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaSetDevice", device);
             }
-            return (int) mh$.invokeExact(device);
+            return (int)mh$.invokeExact(device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGetDevice {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGetDevice");
 
@@ -4170,7 +3541,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDevice(int *device)
      * }
@@ -4181,7 +3551,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDevice(int *device)
      * }
@@ -4192,7 +3561,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGetDevice(int *device)
      * }
@@ -4212,17 +3580,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGetDevice", device);
             }
-            return (int) mh$.invokeExact(device);
+            return (int)mh$.invokeExact(device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamCreate {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamCreate");
 
@@ -4231,7 +3601,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreate(cudaStream_t *pStream)
      * }
@@ -4242,7 +3611,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreate(cudaStream_t *pStream)
      * }
@@ -4253,7 +3621,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreate(cudaStream_t *pStream)
      * }
@@ -4273,27 +3640,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamCreate", pStream);
             }
-            return (int) mh$.invokeExact(pStream);
+            return (int)mh$.invokeExact(pStream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamCreateWithFlags {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaStreamCreateWithFlags");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamCreateWithFlags");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
      * }
@@ -4304,7 +3672,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
      * }
@@ -4315,7 +3682,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
      * }
@@ -4335,27 +3701,29 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamCreateWithFlags", pStream, flags);
             }
-            return (int) mh$.invokeExact(pStream, flags);
+            return (int)mh$.invokeExact(pStream, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamCreateWithPriority {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaStreamCreateWithPriority");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamCreateWithPriority");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
      * }
@@ -4366,7 +3734,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
      * }
@@ -4377,7 +3744,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
      * }
@@ -4397,17 +3763,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamCreateWithPriority", pStream, flags, priority);
             }
-            return (int) mh$.invokeExact(pStream, flags, priority);
+            return (int)mh$.invokeExact(pStream, flags, priority);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamDestroy");
 
@@ -4416,7 +3784,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamDestroy(cudaStream_t stream)
      * }
@@ -4427,7 +3794,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamDestroy(cudaStream_t stream)
      * }
@@ -4438,7 +3804,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamDestroy(cudaStream_t stream)
      * }
@@ -4458,18 +3823,21 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamDestroy", stream);
             }
-            return (int) mh$.invokeExact(stream);
+            return (int)mh$.invokeExact(stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamWaitEvent {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamWaitEvent");
 
@@ -4478,7 +3846,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
      * }
@@ -4489,7 +3856,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
      * }
@@ -4500,7 +3866,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
      * }
@@ -4520,17 +3885,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamWaitEvent", stream, event, flags);
             }
-            return (int) mh$.invokeExact(stream, event, flags);
+            return (int)mh$.invokeExact(stream, event, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamSynchronize {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamSynchronize");
 
@@ -4539,7 +3906,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamSynchronize(cudaStream_t stream)
      * }
@@ -4550,7 +3916,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamSynchronize(cudaStream_t stream)
      * }
@@ -4561,7 +3926,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamSynchronize(cudaStream_t stream)
      * }
@@ -4581,17 +3945,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamSynchronize", stream);
             }
-            return (int) mh$.invokeExact(stream);
+            return (int)mh$.invokeExact(stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamQuery {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamQuery");
 
@@ -4600,7 +3966,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamQuery(cudaStream_t stream)
      * }
@@ -4611,7 +3976,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamQuery(cudaStream_t stream)
      * }
@@ -4622,7 +3986,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamQuery(cudaStream_t stream)
      * }
@@ -4642,27 +4005,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamQuery", stream);
             }
-            return (int) mh$.invokeExact(stream);
+            return (int)mh$.invokeExact(stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamBeginCapture {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaStreamBeginCapture");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamBeginCapture");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
      * }
@@ -4673,7 +4037,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
      * }
@@ -4684,7 +4047,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
      * }
@@ -4704,17 +4066,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamBeginCapture", stream, mode);
             }
-            return (int) mh$.invokeExact(stream, mode);
+            return (int)mh$.invokeExact(stream, mode);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamEndCapture {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamEndCapture");
 
@@ -4723,7 +4088,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
      * }
@@ -4734,7 +4098,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
      * }
@@ -4745,7 +4108,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
      * }
@@ -4765,17 +4127,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamEndCapture", stream, pGraph);
             }
-            return (int) mh$.invokeExact(stream, pGraph);
+            return (int)mh$.invokeExact(stream, pGraph);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaStreamIsCapturing {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaStreamIsCapturing");
 
@@ -4784,7 +4149,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
      * }
@@ -4795,7 +4159,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
      * }
@@ -4806,7 +4169,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
      * }
@@ -4826,27 +4188,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaStreamIsCapturing", stream, pCaptureStatus);
             }
-            return (int) mh$.invokeExact(stream, pCaptureStatus);
+            return (int)mh$.invokeExact(stream, pCaptureStatus);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventCreateWithFlags {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaEventCreateWithFlags");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventCreateWithFlags");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
      * }
@@ -4857,7 +4220,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
      * }
@@ -4868,7 +4230,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
      * }
@@ -4888,17 +4249,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventCreateWithFlags", event, flags);
             }
-            return (int) mh$.invokeExact(event, flags);
+            return (int)mh$.invokeExact(event, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventRecord {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventRecord");
 
@@ -4907,7 +4271,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
      * }
@@ -4918,7 +4281,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
      * }
@@ -4929,7 +4291,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
      * }
@@ -4949,17 +4310,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventRecord", event, stream);
             }
-            return (int) mh$.invokeExact(event, stream);
+            return (int)mh$.invokeExact(event, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventQuery {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventQuery");
 
@@ -4968,7 +4331,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventQuery(cudaEvent_t event)
      * }
@@ -4979,7 +4341,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventQuery(cudaEvent_t event)
      * }
@@ -4990,7 +4351,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventQuery(cudaEvent_t event)
      * }
@@ -5010,17 +4370,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventQuery", event);
             }
-            return (int) mh$.invokeExact(event);
+            return (int)mh$.invokeExact(event);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventSynchronize {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventSynchronize");
 
@@ -5029,7 +4391,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventSynchronize(cudaEvent_t event)
      * }
@@ -5040,7 +4401,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventSynchronize(cudaEvent_t event)
      * }
@@ -5051,7 +4411,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventSynchronize(cudaEvent_t event)
      * }
@@ -5071,17 +4430,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventSynchronize", event);
             }
-            return (int) mh$.invokeExact(event);
+            return (int)mh$.invokeExact(event);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventDestroy");
 
@@ -5090,7 +4451,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventDestroy(cudaEvent_t event)
      * }
@@ -5101,7 +4461,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventDestroy(cudaEvent_t event)
      * }
@@ -5112,7 +4471,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventDestroy(cudaEvent_t event)
      * }
@@ -5132,18 +4490,21 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventDestroy", event);
             }
-            return (int) mh$.invokeExact(event);
+            return (int)mh$.invokeExact(event);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaEventElapsedTime {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaEventElapsedTime");
 
@@ -5152,7 +4513,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
      * }
@@ -5163,7 +4523,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
      * }
@@ -5174,7 +4533,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
      * }
@@ -5188,25 +4546,27 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
      * }
      */
-    public static int cudaEventElapsedTime(
-            MemorySegment ms, MemorySegment start, MemorySegment end) {
+    public static int cudaEventElapsedTime(MemorySegment ms, MemorySegment start, MemorySegment end) {
         var mh$ = cudaEventElapsedTime.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaEventElapsedTime", ms, start, end);
             }
-            return (int) mh$.invokeExact(ms, start, end);
+            return (int)mh$.invokeExact(ms, start, end);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaLaunchHostFunc {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaLaunchHostFunc");
 
@@ -5215,7 +4575,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
      * }
@@ -5226,7 +4585,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
      * }
@@ -5237,7 +4595,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
      * }
@@ -5251,24 +4608,26 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
      * }
      */
-    public static int cudaLaunchHostFunc(
-            MemorySegment stream, MemorySegment fn, MemorySegment userData) {
+    public static int cudaLaunchHostFunc(MemorySegment stream, MemorySegment fn, MemorySegment userData) {
         var mh$ = cudaLaunchHostFunc.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaLaunchHostFunc", stream, fn, userData);
             }
-            return (int) mh$.invokeExact(stream, fn, userData);
+            return (int)mh$.invokeExact(stream, fn, userData);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMalloc {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_LONG);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMalloc");
 
@@ -5277,7 +4636,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMalloc(void **devPtr, size_t size)
      * }
@@ -5288,7 +4646,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMalloc(void **devPtr, size_t size)
      * }
@@ -5299,7 +4656,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMalloc(void **devPtr, size_t size)
      * }
@@ -5319,17 +4675,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMalloc", devPtr, size);
             }
-            return (int) mh$.invokeExact(devPtr, size);
+            return (int)mh$.invokeExact(devPtr, size);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMallocHost {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_LONG);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMallocHost");
 
@@ -5338,7 +4697,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocHost(void **ptr, size_t size)
      * }
@@ -5349,7 +4707,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocHost(void **ptr, size_t size)
      * }
@@ -5360,7 +4717,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocHost(void **ptr, size_t size)
      * }
@@ -5380,17 +4736,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMallocHost", ptr, size);
             }
-            return (int) mh$.invokeExact(ptr, size);
+            return (int)mh$.invokeExact(ptr, size);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaFree {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaFree");
 
@@ -5399,7 +4757,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFree(void *devPtr)
      * }
@@ -5410,7 +4767,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFree(void *devPtr)
      * }
@@ -5421,7 +4777,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFree(void *devPtr)
      * }
@@ -5441,17 +4796,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaFree", devPtr);
             }
-            return (int) mh$.invokeExact(devPtr);
+            return (int)mh$.invokeExact(devPtr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaFreeHost {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaFreeHost");
 
@@ -5460,7 +4817,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeHost(void *ptr)
      * }
@@ -5471,7 +4827,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeHost(void *ptr)
      * }
@@ -5482,7 +4837,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeHost(void *ptr)
      * }
@@ -5502,17 +4856,21 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaFreeHost", ptr);
             }
-            return (int) mh$.invokeExact(ptr);
+            return (int)mh$.invokeExact(ptr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaHostAlloc {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_LONG, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaHostAlloc");
 
@@ -5521,7 +4879,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
      * }
@@ -5532,7 +4889,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
      * }
@@ -5543,7 +4899,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
      * }
@@ -5563,17 +4918,21 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaHostAlloc", pHost, size, flags);
             }
-            return (int) mh$.invokeExact(pHost, size, flags);
+            return (int)mh$.invokeExact(pHost, size, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaHostRegister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_LONG, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaHostRegister");
 
@@ -5582,7 +4941,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
      * }
@@ -5593,7 +4951,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
      * }
@@ -5604,7 +4961,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
      * }
@@ -5624,17 +4980,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaHostRegister", ptr, size, flags);
             }
-            return (int) mh$.invokeExact(ptr, size, flags);
+            return (int)mh$.invokeExact(ptr, size, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaHostUnregister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaHostUnregister");
 
@@ -5643,7 +5001,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostUnregister(void *ptr)
      * }
@@ -5654,7 +5011,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostUnregister(void *ptr)
      * }
@@ -5665,7 +5021,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaHostUnregister(void *ptr)
      * }
@@ -5685,17 +5040,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaHostUnregister", ptr);
             }
-            return (int) mh$.invokeExact(ptr);
+            return (int)mh$.invokeExact(ptr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemGetInfo {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemGetInfo");
 
@@ -5704,7 +5062,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
      * }
@@ -5715,7 +5072,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
      * }
@@ -5726,7 +5082,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
      * }
@@ -5746,22 +5101,22 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemGetInfo", free, total);
             }
-            return (int) mh$.invokeExact(free, total);
+            return (int)mh$.invokeExact(free, total);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemcpy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_LONG,
-                        CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG,
+            CudaRt.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemcpy");
 
@@ -5770,7 +5125,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
      * }
@@ -5781,7 +5135,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
      * }
@@ -5792,7 +5145,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
      * }
@@ -5812,23 +5164,23 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemcpy", dst, src, count, kind);
             }
-            return (int) mh$.invokeExact(dst, src, count, kind);
+            return (int)mh$.invokeExact(dst, src, count, kind);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemcpyAsync {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_LONG,
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG,
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemcpyAsync");
 
@@ -5837,7 +5189,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
      * }
@@ -5848,7 +5199,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
      * }
@@ -5859,7 +5209,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
      * }
@@ -5873,31 +5222,30 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
      * }
      */
-    public static int cudaMemcpyAsync(
-            MemorySegment dst, MemorySegment src, long count, int kind, MemorySegment stream) {
+    public static int cudaMemcpyAsync(MemorySegment dst, MemorySegment src, long count, int kind, MemorySegment stream) {
         var mh$ = cudaMemcpyAsync.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemcpyAsync", dst, src, count, kind, stream);
             }
-            return (int) mh$.invokeExact(dst, src, count, kind, stream);
+            return (int)mh$.invokeExact(dst, src, count, kind, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemcpyPeerAsync {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_INT,
-                        CudaRt.C_LONG,
-                        CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_LONG,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemcpyPeerAsync");
 
@@ -5906,7 +5254,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
      * }
@@ -5917,7 +5264,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
      * }
@@ -5928,7 +5274,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
      * }
@@ -5942,29 +5287,27 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
      * }
      */
-    public static int cudaMemcpyPeerAsync(
-            MemorySegment dst,
-            int dstDevice,
-            MemorySegment src,
-            int srcDevice,
-            long count,
-            MemorySegment stream) {
+    public static int cudaMemcpyPeerAsync(MemorySegment dst, int dstDevice, MemorySegment src, int srcDevice, long count, MemorySegment stream) {
         var mh$ = cudaMemcpyPeerAsync.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemcpyPeerAsync", dst, dstDevice, src, srcDevice, count, stream);
             }
-            return (int) mh$.invokeExact(dst, dstDevice, src, srcDevice, count, stream);
+            return (int)mh$.invokeExact(dst, dstDevice, src, srcDevice, count, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemset {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT, CudaRt.C_LONG);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_LONG
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemset");
 
@@ -5973,7 +5316,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemset(void *devPtr, int value, size_t count)
      * }
@@ -5984,7 +5326,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemset(void *devPtr, int value, size_t count)
      * }
@@ -5995,7 +5336,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemset(void *devPtr, int value, size_t count)
      * }
@@ -6015,22 +5355,22 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemset", devPtr, value, count);
             }
-            return (int) mh$.invokeExact(devPtr, value, count);
+            return (int)mh$.invokeExact(devPtr, value, count);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMemsetAsync {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT,
-                        CudaRt.C_POINTER,
-                        CudaRt.C_INT,
-                        CudaRt.C_LONG,
-                        CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_LONG,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMemsetAsync");
 
@@ -6039,7 +5379,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
      * }
@@ -6050,7 +5389,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
      * }
@@ -6061,7 +5399,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
      * }
@@ -6075,25 +5412,27 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
      * }
      */
-    public static int cudaMemsetAsync(
-            MemorySegment devPtr, int value, long count, MemorySegment stream) {
+    public static int cudaMemsetAsync(MemorySegment devPtr, int value, long count, MemorySegment stream) {
         var mh$ = cudaMemsetAsync.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMemsetAsync", devPtr, value, count, stream);
             }
-            return (int) mh$.invokeExact(devPtr, value, count, stream);
+            return (int)mh$.invokeExact(devPtr, value, count, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaMallocAsync {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_LONG, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaMallocAsync");
 
@@ -6102,7 +5441,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
      * }
@@ -6113,7 +5451,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
      * }
@@ -6124,7 +5461,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
      * }
@@ -6144,17 +5480,20 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaMallocAsync", devPtr, size, hStream);
             }
-            return (int) mh$.invokeExact(devPtr, size, hStream);
+            return (int)mh$.invokeExact(devPtr, size, hStream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaFreeAsync {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaFreeAsync");
 
@@ -6163,7 +5502,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
      * }
@@ -6174,7 +5512,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
      * }
@@ -6185,7 +5522,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
      * }
@@ -6205,27 +5541,28 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaFreeAsync", devPtr, hStream);
             }
-            return (int) mh$.invokeExact(devPtr, hStream);
+            return (int)mh$.invokeExact(devPtr, hStream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaPointerGetAttributes {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaPointerGetAttributes");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaPointerGetAttributes");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
      * }
@@ -6236,7 +5573,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
      * }
@@ -6247,7 +5583,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
      * }
@@ -6267,27 +5602,29 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaPointerGetAttributes", attributes, ptr);
             }
-            return (int) mh$.invokeExact(attributes, ptr);
+            return (int)mh$.invokeExact(attributes, ptr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceCanAccessPeer {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaDeviceCanAccessPeer");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceCanAccessPeer");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
      * }
@@ -6298,7 +5635,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
      * }
@@ -6309,7 +5645,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
      * }
@@ -6323,34 +5658,34 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
      * }
      */
-    public static int cudaDeviceCanAccessPeer(
-            MemorySegment canAccessPeer, int device, int peerDevice) {
+    public static int cudaDeviceCanAccessPeer(MemorySegment canAccessPeer, int device, int peerDevice) {
         var mh$ = cudaDeviceCanAccessPeer.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceCanAccessPeer", canAccessPeer, device, peerDevice);
             }
-            return (int) mh$.invokeExact(canAccessPeer, device, peerDevice);
+            return (int)mh$.invokeExact(canAccessPeer, device, peerDevice);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDeviceEnablePeerAccess {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_INT, CudaRt.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_INT,
+            CudaRt.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaDeviceEnablePeerAccess");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDeviceEnablePeerAccess");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
      * }
@@ -6361,7 +5696,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
      * }
@@ -6372,7 +5706,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
      * }
@@ -6392,17 +5725,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDeviceEnablePeerAccess", peerDevice, flags);
             }
-            return (int) mh$.invokeExact(peerDevice, flags);
+            return (int)mh$.invokeExact(peerDevice, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaDriverGetVersion {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaDriverGetVersion");
 
@@ -6411,7 +5746,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDriverGetVersion(int *driverVersion)
      * }
@@ -6422,7 +5756,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDriverGetVersion(int *driverVersion)
      * }
@@ -6433,7 +5766,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaDriverGetVersion(int *driverVersion)
      * }
@@ -6453,17 +5785,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaDriverGetVersion", driverVersion);
             }
-            return (int) mh$.invokeExact(driverVersion);
+            return (int)mh$.invokeExact(driverVersion);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaRuntimeGetVersion {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaRuntimeGetVersion");
 
@@ -6472,7 +5806,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
      * }
@@ -6483,7 +5816,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
      * }
@@ -6494,7 +5826,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
      * }
@@ -6514,28 +5845,29 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaRuntimeGetVersion", runtimeVersion);
             }
-            return (int) mh$.invokeExact(runtimeVersion);
+            return (int)mh$.invokeExact(runtimeVersion);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGraphInstantiateWithFlags {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER, CudaRt.C_LONG_LONG);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER,
+            CudaRt.C_LONG_LONG
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("cudaGraphInstantiateWithFlags");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGraphInstantiateWithFlags");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
      * }
@@ -6546,7 +5878,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
      * }
@@ -6557,7 +5888,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
      * }
@@ -6571,24 +5901,26 @@ public class CudaRt extends CudaRt$shared {
      * extern cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
      * }
      */
-    public static int cudaGraphInstantiateWithFlags(
-            MemorySegment pGraphExec, MemorySegment graph, long flags) {
+    public static int cudaGraphInstantiateWithFlags(MemorySegment pGraphExec, MemorySegment graph, long flags) {
         var mh$ = cudaGraphInstantiateWithFlags.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGraphInstantiateWithFlags", pGraphExec, graph, flags);
             }
-            return (int) mh$.invokeExact(pGraphExec, graph, flags);
+            return (int)mh$.invokeExact(pGraphExec, graph, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGraphLaunch {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGraphLaunch");
 
@@ -6597,7 +5929,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
      * }
@@ -6608,7 +5939,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
      * }
@@ -6619,7 +5949,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
      * }
@@ -6639,17 +5968,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGraphLaunch", graphExec, stream);
             }
-            return (int) mh$.invokeExact(graphExec, stream);
+            return (int)mh$.invokeExact(graphExec, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGraphExecDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGraphExecDestroy");
 
@@ -6658,7 +5989,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
      * }
@@ -6669,7 +5999,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
      * }
@@ -6680,7 +6009,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
      * }
@@ -6700,17 +6028,19 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGraphExecDestroy", graphExec);
             }
-            return (int) mh$.invokeExact(graphExec);
+            return (int)mh$.invokeExact(graphExec);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class cudaGraphDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(CudaRt.C_INT, CudaRt.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            CudaRt.C_INT,
+            CudaRt.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("cudaGraphDestroy");
 
@@ -6719,7 +6049,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphDestroy(cudaGraph_t graph)
      * }
@@ -6730,7 +6059,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphDestroy(cudaGraph_t graph)
      * }
@@ -6741,7 +6069,6 @@ public class CudaRt extends CudaRt$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * extern cudaError_t cudaGraphDestroy(cudaGraph_t graph)
      * }
@@ -6761,16 +6088,14 @@ public class CudaRt extends CudaRt$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("cudaGraphDestroy", graph);
             }
-            return (int) mh$.invokeExact(graph);
+            return (int)mh$.invokeExact(graph);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
-
     private static final MemorySegment cudaStreamLegacy = MemorySegment.ofAddress(1L);
-
     /**
      * {@snippet lang=c :
      * #define cudaStreamLegacy (void*) 1
@@ -6779,9 +6104,7 @@ public class CudaRt extends CudaRt$shared {
     public static MemorySegment cudaStreamLegacy() {
         return cudaStreamLegacy;
     }
-
     private static final MemorySegment cudaStreamPerThread = MemorySegment.ofAddress(2L);
-
     /**
      * {@snippet lang=c :
      * #define cudaStreamPerThread (void*) 2
@@ -6791,3 +6114,4 @@ public class CudaRt extends CudaRt$shared {
         return cudaStreamPerThread;
     }
 }
+

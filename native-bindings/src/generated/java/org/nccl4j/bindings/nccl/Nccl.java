@@ -2,14 +2,15 @@
 
 package org.nccl4j.bindings.nccl;
 
-import static java.lang.foreign.MemoryLayout.PathElement.*;
-import static java.lang.foreign.ValueLayout.*;
-
-import java.lang.foreign.*;
 import java.lang.invoke.*;
+import java.lang.foreign.*;
+import java.nio.ByteOrder;
 import java.util.*;
 import java.util.function.*;
 import java.util.stream.*;
+
+import static java.lang.foreign.ValueLayout.*;
+import static java.lang.foreign.MemoryLayout.PathElement.*;
 
 public class Nccl extends Nccl$shared {
 
@@ -21,8 +22,7 @@ public class Nccl extends Nccl$shared {
 
     static final SymbolLookup SYMBOL_LOOKUP = org.nccl4j.bindings.NativeLibrary.NCCL.symbols();
 
-    private static final int NCCL_MAJOR = (int) 2L;
-
+    private static final int NCCL_MAJOR = (int)2L;
     /**
      * {@snippet lang=c :
      * #define NCCL_MAJOR 2
@@ -31,9 +31,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_MAJOR() {
         return NCCL_MAJOR;
     }
-
-    private static final int NCCL_MINOR = (int) 30L;
-
+    private static final int NCCL_MINOR = (int)30L;
     /**
      * {@snippet lang=c :
      * #define NCCL_MINOR 30
@@ -42,9 +40,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_MINOR() {
         return NCCL_MINOR;
     }
-
-    private static final int NCCL_PATCH = (int) 7L;
-
+    private static final int NCCL_PATCH = (int)7L;
     /**
      * {@snippet lang=c :
      * #define NCCL_PATCH 7
@@ -53,9 +49,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_PATCH() {
         return NCCL_PATCH;
     }
-
-    private static final int NCCL_VERSION_CODE = (int) 23007L;
-
+    private static final int NCCL_VERSION_CODE = (int)23007L;
     /**
      * {@snippet lang=c :
      * #define NCCL_VERSION_CODE 23007
@@ -64,9 +58,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_VERSION_CODE() {
         return NCCL_VERSION_CODE;
     }
-
-    private static final int NCCL_UNIQUE_ID_BYTES = (int) 128L;
-
+    private static final int NCCL_UNIQUE_ID_BYTES = (int)128L;
     /**
      * {@snippet lang=c :
      * #define NCCL_UNIQUE_ID_BYTES 128
@@ -75,9 +67,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_UNIQUE_ID_BYTES() {
         return NCCL_UNIQUE_ID_BYTES;
     }
-
-    private static final int NCCL_WIN_DEFAULT = (int) 0L;
-
+    private static final int NCCL_WIN_DEFAULT = (int)0L;
     /**
      * {@snippet lang=c :
      * #define NCCL_WIN_DEFAULT 0
@@ -86,9 +76,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_WIN_DEFAULT() {
         return NCCL_WIN_DEFAULT;
     }
-
-    private static final int NCCL_WIN_COLL_SYMMETRIC = (int) 1L;
-
+    private static final int NCCL_WIN_COLL_SYMMETRIC = (int)1L;
     /**
      * {@snippet lang=c :
      * #define NCCL_WIN_COLL_SYMMETRIC 1
@@ -97,9 +85,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_WIN_COLL_SYMMETRIC() {
         return NCCL_WIN_COLL_SYMMETRIC;
     }
-
-    private static final int NCCL_WIN_STRICT_ORDERING = (int) 2L;
-
+    private static final int NCCL_WIN_STRICT_ORDERING = (int)2L;
     /**
      * {@snippet lang=c :
      * #define NCCL_WIN_STRICT_ORDERING 2
@@ -108,9 +94,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_WIN_STRICT_ORDERING() {
         return NCCL_WIN_STRICT_ORDERING;
     }
-
-    private static final int NCCL_WIN_REQUIRED_ALIGNMENT = (int) 4096L;
-
+    private static final int NCCL_WIN_REQUIRED_ALIGNMENT = (int)4096L;
     /**
      * {@snippet lang=c :
      * #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
@@ -119,9 +103,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_WIN_REQUIRED_ALIGNMENT() {
         return NCCL_WIN_REQUIRED_ALIGNMENT;
     }
-
-    private static final int NCCL_CTA_POLICY_DEFAULT = (int) 0L;
-
+    private static final int NCCL_CTA_POLICY_DEFAULT = (int)0L;
     /**
      * {@snippet lang=c :
      * #define NCCL_CTA_POLICY_DEFAULT 0
@@ -130,9 +112,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_CTA_POLICY_DEFAULT() {
         return NCCL_CTA_POLICY_DEFAULT;
     }
-
-    private static final int NCCL_CTA_POLICY_EFFICIENCY = (int) 1L;
-
+    private static final int NCCL_CTA_POLICY_EFFICIENCY = (int)1L;
     /**
      * {@snippet lang=c :
      * #define NCCL_CTA_POLICY_EFFICIENCY 1
@@ -141,9 +121,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_CTA_POLICY_EFFICIENCY() {
         return NCCL_CTA_POLICY_EFFICIENCY;
     }
-
-    private static final int NCCL_CTA_POLICY_ZERO = (int) 2L;
-
+    private static final int NCCL_CTA_POLICY_ZERO = (int)2L;
     /**
      * {@snippet lang=c :
      * #define NCCL_CTA_POLICY_ZERO 2
@@ -152,9 +130,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_CTA_POLICY_ZERO() {
         return NCCL_CTA_POLICY_ZERO;
     }
-
-    private static final int NCCL_SHRINK_DEFAULT = (int) 0L;
-
+    private static final int NCCL_SHRINK_DEFAULT = (int)0L;
     /**
      * {@snippet lang=c :
      * #define NCCL_SHRINK_DEFAULT 0
@@ -163,9 +139,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_SHRINK_DEFAULT() {
         return NCCL_SHRINK_DEFAULT;
     }
-
-    private static final int NCCL_SHRINK_ABORT = (int) 1L;
-
+    private static final int NCCL_SHRINK_ABORT = (int)1L;
     /**
      * {@snippet lang=c :
      * #define NCCL_SHRINK_ABORT 1
@@ -174,9 +148,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_SHRINK_ABORT() {
         return NCCL_SHRINK_ABORT;
     }
-
-    private static final int NCCL_REVOKE_DEFAULT = (int) 0L;
-
+    private static final int NCCL_REVOKE_DEFAULT = (int)0L;
     /**
      * {@snippet lang=c :
      * #define NCCL_REVOKE_DEFAULT 0
@@ -185,9 +157,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_REVOKE_DEFAULT() {
         return NCCL_REVOKE_DEFAULT;
     }
-
-    private static final int NCCL_SUSPEND_MEM = (int) 1L;
-
+    private static final int NCCL_SUSPEND_MEM = (int)1L;
     /**
      * {@snippet lang=c :
      * #define NCCL_SUSPEND_MEM 1
@@ -196,23 +166,19 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_SUSPEND_MEM() {
         return NCCL_SUSPEND_MEM;
     }
-
     /**
      * {@snippet lang=c :
      * typedef struct ncclComm *ncclComm_t
      * }
      */
     public static final AddressLayout ncclComm_t = Nccl.C_POINTER;
-
     /**
      * {@snippet lang=c :
      * typedef struct ncclWindow_vidmem *ncclWindow_t
      * }
      */
     public static final AddressLayout ncclWindow_t = Nccl.C_POINTER;
-
-    private static final int ncclSuccess = (int) 0L;
-
+    private static final int ncclSuccess = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclSuccess = 0
@@ -221,9 +187,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclSuccess() {
         return ncclSuccess;
     }
-
-    private static final int ncclUnhandledCudaError = (int) 1L;
-
+    private static final int ncclUnhandledCudaError = (int)1L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclUnhandledCudaError = 1
@@ -232,9 +196,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclUnhandledCudaError() {
         return ncclUnhandledCudaError;
     }
-
-    private static final int ncclSystemError = (int) 2L;
-
+    private static final int ncclSystemError = (int)2L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclSystemError = 2
@@ -243,9 +205,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclSystemError() {
         return ncclSystemError;
     }
-
-    private static final int ncclInternalError = (int) 3L;
-
+    private static final int ncclInternalError = (int)3L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclInternalError = 3
@@ -254,9 +214,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInternalError() {
         return ncclInternalError;
     }
-
-    private static final int ncclInvalidArgument = (int) 4L;
-
+    private static final int ncclInvalidArgument = (int)4L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclInvalidArgument = 4
@@ -265,9 +223,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInvalidArgument() {
         return ncclInvalidArgument;
     }
-
-    private static final int ncclInvalidUsage = (int) 5L;
-
+    private static final int ncclInvalidUsage = (int)5L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclInvalidUsage = 5
@@ -276,9 +232,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInvalidUsage() {
         return ncclInvalidUsage;
     }
-
-    private static final int ncclRemoteError = (int) 6L;
-
+    private static final int ncclRemoteError = (int)6L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclRemoteError = 6
@@ -287,9 +241,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclRemoteError() {
         return ncclRemoteError;
     }
-
-    private static final int ncclInProgress = (int) 7L;
-
+    private static final int ncclInProgress = (int)7L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclInProgress = 7
@@ -298,9 +250,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInProgress() {
         return ncclInProgress;
     }
-
-    private static final int ncclTimeout = (int) 8L;
-
+    private static final int ncclTimeout = (int)8L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclTimeout = 8
@@ -309,9 +259,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclTimeout() {
         return ncclTimeout;
     }
-
-    private static final int ncclNumResults = (int) 9L;
-
+    private static final int ncclNumResults = (int)9L;
     /**
      * {@snippet lang=c :
      * enum ncclResult_t.ncclNumResults = 9
@@ -322,8 +270,11 @@ public class Nccl extends Nccl$shared {
     }
 
     private static class ncclMemAlloc {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_LONG);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclMemAlloc");
 
@@ -332,7 +283,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemAlloc(void **ptr, size_t size)
      * }
@@ -343,7 +293,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemAlloc(void **ptr, size_t size)
      * }
@@ -354,7 +303,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemAlloc(void **ptr, size_t size)
      * }
@@ -374,17 +322,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclMemAlloc", ptr, size);
             }
-            return (int) mh$.invokeExact(ptr, size);
+            return (int)mh$.invokeExact(ptr, size);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclMemFree {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclMemFree");
 
@@ -393,7 +343,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemFree(void *ptr)
      * }
@@ -404,7 +353,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemFree(void *ptr)
      * }
@@ -415,7 +363,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclMemFree(void *ptr)
      * }
@@ -435,17 +382,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclMemFree", ptr);
             }
-            return (int) mh$.invokeExact(ptr);
+            return (int)mh$.invokeExact(ptr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGetVersion {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetVersion");
 
@@ -454,7 +403,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetVersion(int *version)
      * }
@@ -465,7 +413,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetVersion(int *version)
      * }
@@ -476,7 +423,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetVersion(int *version)
      * }
@@ -496,17 +442,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGetVersion", version);
             }
-            return (int) mh$.invokeExact(version);
+            return (int)mh$.invokeExact(version);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGetUniqueId {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetUniqueId");
 
@@ -515,7 +463,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
      * }
@@ -526,7 +473,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
      * }
@@ -537,7 +483,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
      * }
@@ -557,33 +502,31 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGetUniqueId", uniqueId);
             }
-            return (int) mh$.invokeExact(uniqueId);
+            return (int)mh$.invokeExact(uniqueId);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommInitRankConfig {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        ncclUniqueId.layout(),
-                        Nccl.C_INT,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            ncclUniqueId.layout(),
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclCommInitRankConfig");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommInitRankConfig");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config)
      * }
@@ -594,7 +537,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config)
      * }
@@ -605,7 +547,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config)
      * }
@@ -619,25 +560,28 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config)
      * }
      */
-    public static int ncclCommInitRankConfig(
-            MemorySegment comm, int nranks, MemorySegment commId, int rank, MemorySegment config) {
+    public static int ncclCommInitRankConfig(MemorySegment comm, int nranks, MemorySegment commId, int rank, MemorySegment config) {
         var mh$ = ncclCommInitRankConfig.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommInitRankConfig", comm, nranks, commId, rank, config);
             }
-            return (int) mh$.invokeExact(comm, nranks, commId, rank, config);
+            return (int)mh$.invokeExact(comm, nranks, commId, rank, config);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommInitRank {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT, Nccl.C_POINTER, Nccl.C_INT, ncclUniqueId.layout(), Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            ncclUniqueId.layout(),
+            Nccl.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommInitRank");
 
@@ -646,7 +590,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
      * }
@@ -657,7 +600,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
      * }
@@ -668,7 +610,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
      * }
@@ -682,24 +623,27 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
      * }
      */
-    public static int ncclCommInitRank(
-            MemorySegment comm, int nranks, MemorySegment commId, int rank) {
+    public static int ncclCommInitRank(MemorySegment comm, int nranks, MemorySegment commId, int rank) {
         var mh$ = ncclCommInitRank.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommInitRank", comm, nranks, commId, rank);
             }
-            return (int) mh$.invokeExact(comm, nranks, commId, rank);
+            return (int)mh$.invokeExact(comm, nranks, commId, rank);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommInitAll {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommInitAll");
 
@@ -708,7 +652,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
      * }
@@ -719,7 +662,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
      * }
@@ -730,7 +672,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
      * }
@@ -750,17 +691,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommInitAll", comm, ndev, devlist);
             }
-            return (int) mh$.invokeExact(comm, ndev, devlist);
+            return (int)mh$.invokeExact(comm, ndev, devlist);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommFinalize {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommFinalize");
 
@@ -769,7 +712,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommFinalize(ncclComm_t comm)
      * }
@@ -780,7 +722,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommFinalize(ncclComm_t comm)
      * }
@@ -791,7 +732,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommFinalize(ncclComm_t comm)
      * }
@@ -811,17 +751,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommFinalize", comm);
             }
-            return (int) mh$.invokeExact(comm);
+            return (int)mh$.invokeExact(comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommDestroy");
 
@@ -830,7 +772,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDestroy(ncclComm_t comm)
      * }
@@ -841,7 +782,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDestroy(ncclComm_t comm)
      * }
@@ -852,7 +792,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDestroy(ncclComm_t comm)
      * }
@@ -872,17 +811,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommDestroy", comm);
             }
-            return (int) mh$.invokeExact(comm);
+            return (int)mh$.invokeExact(comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommAbort {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommAbort");
 
@@ -891,7 +832,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommAbort(ncclComm_t comm)
      * }
@@ -902,7 +842,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommAbort(ncclComm_t comm)
      * }
@@ -913,7 +852,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommAbort(ncclComm_t comm)
      * }
@@ -933,17 +871,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommAbort", comm);
             }
-            return (int) mh$.invokeExact(comm);
+            return (int)mh$.invokeExact(comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommRevoke {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommRevoke");
 
@@ -952,7 +893,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
      * }
@@ -963,7 +903,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
      * }
@@ -974,7 +913,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
      * }
@@ -994,23 +932,23 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommRevoke", comm, revokeFlags);
             }
-            return (int) mh$.invokeExact(comm, revokeFlags);
+            return (int)mh$.invokeExact(comm, revokeFlags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommSplit {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommSplit");
 
@@ -1019,7 +957,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1030,7 +967,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1041,7 +977,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1055,31 +990,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
      */
-    public static int ncclCommSplit(
-            MemorySegment comm, int color, int key, MemorySegment newcomm, MemorySegment config) {
+    public static int ncclCommSplit(MemorySegment comm, int color, int key, MemorySegment newcomm, MemorySegment config) {
         var mh$ = ncclCommSplit.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommSplit", comm, color, key, newcomm, config);
             }
-            return (int) mh$.invokeExact(comm, color, key, newcomm, config);
+            return (int)mh$.invokeExact(comm, color, key, newcomm, config);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommShrink {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommShrink");
 
@@ -1088,7 +1022,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
      * }
@@ -1099,7 +1032,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
      * }
@@ -1110,7 +1042,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
      * }
@@ -1124,43 +1055,26 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
      * }
      */
-    public static int ncclCommShrink(
-            MemorySegment comm,
-            MemorySegment excludeRanksList,
-            int excludeRanksCount,
-            MemorySegment newcomm,
-            MemorySegment config,
-            int shrinkFlags) {
+    public static int ncclCommShrink(MemorySegment comm, MemorySegment excludeRanksList, int excludeRanksCount, MemorySegment newcomm, MemorySegment config, int shrinkFlags) {
         var mh$ = ncclCommShrink.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclCommShrink",
-                        comm,
-                        excludeRanksList,
-                        excludeRanksCount,
-                        newcomm,
-                        config,
-                        shrinkFlags);
+                traceDowncall("ncclCommShrink", comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
             }
-            return (int)
-                    mh$.invokeExact(
-                            comm,
-                            excludeRanksList,
-                            excludeRanksCount,
-                            newcomm,
-                            config,
-                            shrinkFlags);
+            return (int)mh$.invokeExact(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommGetUniqueId {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommGetUniqueId");
 
@@ -1169,7 +1083,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
      * }
@@ -1180,7 +1093,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
      * }
@@ -1191,7 +1103,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
      * }
@@ -1211,24 +1122,24 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommGetUniqueId", comm, uniqueId);
             }
-            return (int) mh$.invokeExact(comm, uniqueId);
+            return (int)mh$.invokeExact(comm, uniqueId);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommGrow {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommGrow");
 
@@ -1237,7 +1148,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1248,7 +1158,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1259,7 +1168,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
@@ -1273,46 +1181,38 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)
      * }
      */
-    public static int ncclCommGrow(
-            MemorySegment comm,
-            int nRanks,
-            MemorySegment uniqueId,
-            int rank,
-            MemorySegment newcomm,
-            MemorySegment config) {
+    public static int ncclCommGrow(MemorySegment comm, int nRanks, MemorySegment uniqueId, int rank, MemorySegment newcomm, MemorySegment config) {
         var mh$ = ncclCommGrow.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommGrow", comm, nRanks, uniqueId, rank, newcomm, config);
             }
-            return (int) mh$.invokeExact(comm, nRanks, uniqueId, rank, newcomm, config);
+            return (int)mh$.invokeExact(comm, nRanks, uniqueId, rank, newcomm, config);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommInitRankScalable {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclCommInitRankScalable");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommInitRankScalable");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config)
      * }
@@ -1323,7 +1223,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config)
      * }
@@ -1334,7 +1233,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config)
      * }
@@ -1348,30 +1246,25 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config)
      * }
      */
-    public static int ncclCommInitRankScalable(
-            MemorySegment newcomm,
-            int nranks,
-            int myrank,
-            int nId,
-            MemorySegment commIds,
-            MemorySegment config) {
+    public static int ncclCommInitRankScalable(MemorySegment newcomm, int nranks, int myrank, int nId, MemorySegment commIds, MemorySegment config) {
         var mh$ = ncclCommInitRankScalable.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclCommInitRankScalable", newcomm, nranks, myrank, nId, commIds, config);
+                traceDowncall("ncclCommInitRankScalable", newcomm, nranks, myrank, nId, commIds, config);
             }
-            return (int) mh$.invokeExact(newcomm, nranks, myrank, nId, commIds, config);
+            return (int)mh$.invokeExact(newcomm, nranks, myrank, nId, commIds, config);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGetErrorString {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_POINTER, Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_POINTER,
+            Nccl.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetErrorString");
 
@@ -1380,7 +1273,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetErrorString(ncclResult_t result)
      * }
@@ -1391,7 +1283,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetErrorString(ncclResult_t result)
      * }
@@ -1402,7 +1293,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetErrorString(ncclResult_t result)
      * }
@@ -1422,17 +1312,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGetErrorString", result);
             }
-            return (MemorySegment) mh$.invokeExact(result);
+            return (MemorySegment)mh$.invokeExact(result);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGetLastError {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGetLastError");
 
@@ -1441,7 +1333,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetLastError(ncclComm_t comm)
      * }
@@ -1452,7 +1343,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetLastError(ncclComm_t comm)
      * }
@@ -1463,7 +1353,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * const char *ncclGetLastError(ncclComm_t comm)
      * }
@@ -1483,17 +1372,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGetLastError", comm);
             }
-            return (MemorySegment) mh$.invokeExact(comm);
+            return (MemorySegment)mh$.invokeExact(comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommGetAsyncError {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommGetAsyncError");
 
@@ -1502,7 +1394,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
      * }
@@ -1513,7 +1404,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
      * }
@@ -1524,7 +1414,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
      * }
@@ -1544,17 +1433,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommGetAsyncError", comm, asyncError);
             }
-            return (int) mh$.invokeExact(comm, asyncError);
+            return (int)mh$.invokeExact(comm, asyncError);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommCount {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommCount");
 
@@ -1563,7 +1455,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
      * }
@@ -1574,7 +1465,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
      * }
@@ -1585,7 +1475,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
      * }
@@ -1605,17 +1494,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommCount", comm, count);
             }
-            return (int) mh$.invokeExact(comm, count);
+            return (int)mh$.invokeExact(comm, count);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommCuDevice {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommCuDevice");
 
@@ -1624,7 +1516,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
      * }
@@ -1635,7 +1526,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
      * }
@@ -1646,7 +1536,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
      * }
@@ -1666,17 +1555,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommCuDevice", comm, device);
             }
-            return (int) mh$.invokeExact(comm, device);
+            return (int)mh$.invokeExact(comm, device);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommUserRank {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommUserRank");
 
@@ -1685,7 +1577,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
      * }
@@ -1696,7 +1587,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
      * }
@@ -1707,7 +1597,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
      * }
@@ -1727,18 +1616,22 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommUserRank", comm, rank);
             }
-            return (int) mh$.invokeExact(comm, rank);
+            return (int)mh$.invokeExact(comm, rank);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommRegister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER, Nccl.C_LONG, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommRegister");
 
@@ -1747,7 +1640,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
      * }
@@ -1758,7 +1650,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
      * }
@@ -1769,7 +1660,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
      * }
@@ -1783,24 +1673,26 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
      * }
      */
-    public static int ncclCommRegister(
-            MemorySegment comm, MemorySegment buff, long size, MemorySegment handle) {
+    public static int ncclCommRegister(MemorySegment comm, MemorySegment buff, long size, MemorySegment handle) {
         var mh$ = ncclCommRegister.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommRegister", comm, buff, size, handle);
             }
-            return (int) mh$.invokeExact(comm, buff, size, handle);
+            return (int)mh$.invokeExact(comm, buff, size, handle);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommDeregister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommDeregister");
 
@@ -1809,7 +1701,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
      * }
@@ -1820,7 +1711,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
      * }
@@ -1831,7 +1721,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
      * }
@@ -1851,17 +1740,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommDeregister", comm, handle);
             }
-            return (int) mh$.invokeExact(comm, handle);
+            return (int)mh$.invokeExact(comm, handle);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommSuspend {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommSuspend");
 
@@ -1870,7 +1762,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
      * }
@@ -1881,7 +1772,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
      * }
@@ -1892,7 +1782,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
      * }
@@ -1912,17 +1801,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommSuspend", comm, flags);
             }
-            return (int) mh$.invokeExact(comm, flags);
+            return (int)mh$.invokeExact(comm, flags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommResume {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommResume");
 
@@ -1931,7 +1822,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommResume(ncclComm_t comm)
      * }
@@ -1942,7 +1832,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommResume(ncclComm_t comm)
      * }
@@ -1953,7 +1842,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommResume(ncclComm_t comm)
      * }
@@ -1973,16 +1861,14 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommResume", comm);
             }
-            return (int) mh$.invokeExact(comm);
+            return (int)mh$.invokeExact(comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
-
-    private static final int ncclStatGpuMemSuspend = (int) 0L;
-
+    private static final int ncclStatGpuMemSuspend = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclCommMemStat_t.ncclStatGpuMemSuspend = 0
@@ -1991,9 +1877,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclStatGpuMemSuspend() {
         return ncclStatGpuMemSuspend;
     }
-
-    private static final int ncclStatGpuMemSuspended = (int) 1L;
-
+    private static final int ncclStatGpuMemSuspended = (int)1L;
     /**
      * {@snippet lang=c :
      * enum ncclCommMemStat_t.ncclStatGpuMemSuspended = 1
@@ -2002,9 +1886,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclStatGpuMemSuspended() {
         return ncclStatGpuMemSuspended;
     }
-
-    private static final int ncclStatGpuMemPersist = (int) 2L;
-
+    private static final int ncclStatGpuMemPersist = (int)2L;
     /**
      * {@snippet lang=c :
      * enum ncclCommMemStat_t.ncclStatGpuMemPersist = 2
@@ -2013,9 +1895,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclStatGpuMemPersist() {
         return ncclStatGpuMemPersist;
     }
-
-    private static final int ncclStatGpuMemTotal = (int) 3L;
-
+    private static final int ncclStatGpuMemTotal = (int)3L;
     /**
      * {@snippet lang=c :
      * enum ncclCommMemStat_t.ncclStatGpuMemTotal = 3
@@ -2026,8 +1906,12 @@ public class Nccl extends Nccl$shared {
     }
 
     private static class ncclCommMemStats {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommMemStats");
 
@@ -2036,7 +1920,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
      * }
@@ -2047,7 +1930,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
      * }
@@ -2058,7 +1940,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
      * }
@@ -2078,33 +1959,31 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommMemStats", comm, stat, value);
             }
-            return (int) mh$.invokeExact(comm, stat, value);
+            return (int)mh$.invokeExact(comm, stat, value);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommWindowRegister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_POINTER,
+            Nccl.C_INT
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclCommWindowRegister");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommWindowRegister");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
      * }
@@ -2115,7 +1994,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
      * }
@@ -2126,7 +2004,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
      * }
@@ -2140,34 +2017,34 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
      * }
      */
-    public static int ncclCommWindowRegister(
-            MemorySegment comm, MemorySegment buff, long size, MemorySegment win, int winFlags) {
+    public static int ncclCommWindowRegister(MemorySegment comm, MemorySegment buff, long size, MemorySegment win, int winFlags) {
         var mh$ = ncclCommWindowRegister.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommWindowRegister", comm, buff, size, win, winFlags);
             }
-            return (int) mh$.invokeExact(comm, buff, size, win, winFlags);
+            return (int)mh$.invokeExact(comm, buff, size, win, winFlags);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclCommWindowDeregister {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclCommWindowDeregister");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclCommWindowDeregister");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
      * }
@@ -2178,7 +2055,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
      * }
@@ -2189,7 +2065,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
      * }
@@ -2209,17 +2084,21 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclCommWindowDeregister", comm, win);
             }
-            return (int) mh$.invokeExact(comm, win);
+            return (int)mh$.invokeExact(comm, win);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclWinGetUserPtr {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclWinGetUserPtr");
 
@@ -2228,7 +2107,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
      * }
@@ -2239,7 +2117,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
      * }
@@ -2250,7 +2127,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
      * }
@@ -2264,23 +2140,20 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
      * }
      */
-    public static int ncclWinGetUserPtr(
-            MemorySegment comm, MemorySegment win, MemorySegment outUserPtr) {
+    public static int ncclWinGetUserPtr(MemorySegment comm, MemorySegment win, MemorySegment outUserPtr) {
         var mh$ = ncclWinGetUserPtr.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclWinGetUserPtr", comm, win, outUserPtr);
             }
-            return (int) mh$.invokeExact(comm, win, outUserPtr);
+            return (int)mh$.invokeExact(comm, win, outUserPtr);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
-
-    private static final int ncclNumOps_dummy = (int) 5L;
-
+    private static final int ncclNumOps_dummy = (int)5L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_dummy_t.ncclNumOps_dummy = 5
@@ -2289,9 +2162,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclNumOps_dummy() {
         return ncclNumOps_dummy;
     }
-
-    private static final int ncclSum = (int) 0L;
-
+    private static final int ncclSum = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclSum = 0
@@ -2300,9 +2171,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclSum() {
         return ncclSum;
     }
-
-    private static final int ncclProd = (int) 1L;
-
+    private static final int ncclProd = (int)1L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclProd = 1
@@ -2311,9 +2180,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclProd() {
         return ncclProd;
     }
-
-    private static final int ncclMax = (int) 2L;
-
+    private static final int ncclMax = (int)2L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclMax = 2
@@ -2322,9 +2189,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclMax() {
         return ncclMax;
     }
-
-    private static final int ncclMin = (int) 3L;
-
+    private static final int ncclMin = (int)3L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclMin = 3
@@ -2333,9 +2198,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclMin() {
         return ncclMin;
     }
-
-    private static final int ncclAvg = (int) 4L;
-
+    private static final int ncclAvg = (int)4L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclAvg = 4
@@ -2344,9 +2207,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclAvg() {
         return ncclAvg;
     }
-
-    private static final int ncclNumOps = (int) 5L;
-
+    private static final int ncclNumOps = (int)5L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclNumOps = 5
@@ -2355,9 +2216,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclNumOps() {
         return ncclNumOps;
     }
-
-    private static final int ncclMaxRedOp = (int) 2147483647L;
-
+    private static final int ncclMaxRedOp = (int)2147483647L;
     /**
      * {@snippet lang=c :
      * enum ncclRedOp_t.ncclMaxRedOp = 2147483647
@@ -2366,9 +2225,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclMaxRedOp() {
         return ncclMaxRedOp;
     }
-
-    private static final int ncclInt8 = (int) 0L;
-
+    private static final int ncclInt8 = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclInt8 = 0
@@ -2377,9 +2234,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInt8() {
         return ncclInt8;
     }
-
-    private static final int ncclChar = (int) 0L;
-
+    private static final int ncclChar = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclChar = 0
@@ -2388,9 +2243,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclChar() {
         return ncclChar;
     }
-
-    private static final int ncclUint8 = (int) 1L;
-
+    private static final int ncclUint8 = (int)1L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclUint8 = 1
@@ -2399,9 +2252,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclUint8() {
         return ncclUint8;
     }
-
-    private static final int ncclInt32 = (int) 2L;
-
+    private static final int ncclInt32 = (int)2L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclInt32 = 2
@@ -2410,9 +2261,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInt32() {
         return ncclInt32;
     }
-
-    private static final int ncclInt = (int) 2L;
-
+    private static final int ncclInt = (int)2L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclInt = 2
@@ -2421,9 +2270,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInt() {
         return ncclInt;
     }
-
-    private static final int ncclUint32 = (int) 3L;
-
+    private static final int ncclUint32 = (int)3L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclUint32 = 3
@@ -2432,9 +2279,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclUint32() {
         return ncclUint32;
     }
-
-    private static final int ncclInt64 = (int) 4L;
-
+    private static final int ncclInt64 = (int)4L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclInt64 = 4
@@ -2443,9 +2288,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclInt64() {
         return ncclInt64;
     }
-
-    private static final int ncclUint64 = (int) 5L;
-
+    private static final int ncclUint64 = (int)5L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclUint64 = 5
@@ -2454,9 +2297,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclUint64() {
         return ncclUint64;
     }
-
-    private static final int ncclFloat16 = (int) 6L;
-
+    private static final int ncclFloat16 = (int)6L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat16 = 6
@@ -2465,9 +2306,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat16() {
         return ncclFloat16;
     }
-
-    private static final int ncclHalf = (int) 6L;
-
+    private static final int ncclHalf = (int)6L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclHalf = 6
@@ -2476,9 +2315,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclHalf() {
         return ncclHalf;
     }
-
-    private static final int ncclFloat32 = (int) 7L;
-
+    private static final int ncclFloat32 = (int)7L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat32 = 7
@@ -2487,9 +2324,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat32() {
         return ncclFloat32;
     }
-
-    private static final int ncclFloat = (int) 7L;
-
+    private static final int ncclFloat = (int)7L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat = 7
@@ -2498,9 +2333,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat() {
         return ncclFloat;
     }
-
-    private static final int ncclFloat64 = (int) 8L;
-
+    private static final int ncclFloat64 = (int)8L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat64 = 8
@@ -2509,9 +2342,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat64() {
         return ncclFloat64;
     }
-
-    private static final int ncclDouble = (int) 8L;
-
+    private static final int ncclDouble = (int)8L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclDouble = 8
@@ -2520,9 +2351,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclDouble() {
         return ncclDouble;
     }
-
-    private static final int ncclBfloat16 = (int) 9L;
-
+    private static final int ncclBfloat16 = (int)9L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclBfloat16 = 9
@@ -2531,9 +2360,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclBfloat16() {
         return ncclBfloat16;
     }
-
-    private static final int ncclFloat8e4m3 = (int) 10L;
-
+    private static final int ncclFloat8e4m3 = (int)10L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat8e4m3 = 10
@@ -2542,9 +2369,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat8e4m3() {
         return ncclFloat8e4m3;
     }
-
-    private static final int ncclFloat8e5m2 = (int) 11L;
-
+    private static final int ncclFloat8e5m2 = (int)11L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclFloat8e5m2 = 11
@@ -2553,9 +2378,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclFloat8e5m2() {
         return ncclFloat8e5m2;
     }
-
-    private static final int ncclNumTypes = (int) 12L;
-
+    private static final int ncclNumTypes = (int)12L;
     /**
      * {@snippet lang=c :
      * enum ncclDataType_t.ncclNumTypes = 12
@@ -2564,9 +2387,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclNumTypes() {
         return ncclNumTypes;
     }
-
-    private static final int ncclScalarDevice = (int) 0L;
-
+    private static final int ncclScalarDevice = (int)0L;
     /**
      * {@snippet lang=c :
      * enum ncclScalarResidence_t.ncclScalarDevice = 0
@@ -2575,9 +2396,7 @@ public class Nccl extends Nccl$shared {
     public static int ncclScalarDevice() {
         return ncclScalarDevice;
     }
-
-    private static final int ncclScalarHostImmediate = (int) 1L;
-
+    private static final int ncclScalarHostImmediate = (int)1L;
     /**
      * {@snippet lang=c :
      * enum ncclScalarResidence_t.ncclScalarHostImmediate = 1
@@ -2588,24 +2407,22 @@ public class Nccl extends Nccl$shared {
     }
 
     private static class ncclRedOpCreatePreMulSum {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclRedOpCreatePreMulSum");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclRedOpCreatePreMulSum");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
      * }
@@ -2616,7 +2433,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
      * }
@@ -2627,7 +2443,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
      * }
@@ -2641,28 +2456,26 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
      * }
      */
-    public static int ncclRedOpCreatePreMulSum(
-            MemorySegment op,
-            MemorySegment scalar,
-            int datatype,
-            int residence,
-            MemorySegment comm) {
+    public static int ncclRedOpCreatePreMulSum(MemorySegment op, MemorySegment scalar, int datatype, int residence, MemorySegment comm) {
         var mh$ = ncclRedOpCreatePreMulSum.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclRedOpCreatePreMulSum", op, scalar, datatype, residence, comm);
             }
-            return (int) mh$.invokeExact(op, scalar, datatype, residence, comm);
+            return (int)mh$.invokeExact(op, scalar, datatype, residence, comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclRedOpDestroy {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclRedOpDestroy");
 
@@ -2671,7 +2484,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
      * }
@@ -2682,7 +2494,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
      * }
@@ -2693,7 +2504,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
      * }
@@ -2713,26 +2523,26 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclRedOpDestroy", op, comm);
             }
-            return (int) mh$.invokeExact(op, comm);
+            return (int)mh$.invokeExact(op, comm);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclReduce {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclReduce");
 
@@ -2741,7 +2551,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2752,7 +2561,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2763,7 +2571,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2777,40 +2584,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclReduce(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int op,
-            int root,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclReduce(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, int op, int root, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclReduce.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclReduce", sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+                traceDowncall("ncclReduce", sendbuff, recvbuff, count, datatype, op, root, comm, stream);
             }
-            return (int)
-                    mh$.invokeExact(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclBcast {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclBcast");
 
@@ -2819,7 +2616,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2830,7 +2626,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2841,7 +2636,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2855,37 +2649,31 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclBcast(
-            MemorySegment buff,
-            long count,
-            int datatype,
-            int root,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclBcast(MemorySegment buff, long count, int datatype, int root, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclBcast.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclBcast", buff, count, datatype, root, comm, stream);
             }
-            return (int) mh$.invokeExact(buff, count, datatype, root, comm, stream);
+            return (int)mh$.invokeExact(buff, count, datatype, root, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclBroadcast {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclBroadcast");
 
@@ -2894,7 +2682,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2905,7 +2692,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2916,7 +2702,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2930,39 +2715,31 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclBroadcast(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int root,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclBroadcast(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, int root, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclBroadcast.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclBroadcast", sendbuff, recvbuff, count, datatype, root, comm, stream);
+                traceDowncall("ncclBroadcast", sendbuff, recvbuff, count, datatype, root, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclAllReduce {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclAllReduce");
 
@@ -2971,7 +2748,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2982,7 +2758,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -2993,7 +2768,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3007,39 +2781,31 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclAllReduce(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int op,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclAllReduce(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, int op, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclAllReduce.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclAllReduce", sendbuff, recvbuff, count, datatype, op, comm, stream);
+                traceDowncall("ncclAllReduce", sendbuff, recvbuff, count, datatype, op, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, count, datatype, op, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, op, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclReduceScatter {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclReduceScatter");
 
@@ -3048,7 +2814,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3059,7 +2824,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3070,7 +2834,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3084,45 +2847,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclReduceScatter(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long recvcount,
-            int datatype,
-            int op,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclReduceScatter(MemorySegment sendbuff, MemorySegment recvbuff, long recvcount, int datatype, int op, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclReduceScatter.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclReduceScatter",
-                        sendbuff,
-                        recvbuff,
-                        recvcount,
-                        datatype,
-                        op,
-                        comm,
-                        stream);
+                traceDowncall("ncclReduceScatter", sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclAllGather {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclAllGather");
 
@@ -3131,7 +2879,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3142,7 +2889,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3153,7 +2899,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3167,37 +2912,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclAllGather(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long sendcount,
-            int datatype,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclAllGather(MemorySegment sendbuff, MemorySegment recvbuff, long sendcount, int datatype, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclAllGather.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclAllGather", sendbuff, recvbuff, sendcount, datatype, comm, stream);
+                traceDowncall("ncclAllGather", sendbuff, recvbuff, sendcount, datatype, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, sendcount, datatype, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, sendcount, datatype, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclAlltoAll {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclAlltoAll");
 
@@ -3206,7 +2944,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3217,7 +2954,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3228,7 +2964,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3242,37 +2977,31 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclAlltoAll(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclAlltoAll(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclAlltoAll.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclAlltoAll", sendbuff, recvbuff, count, datatype, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, count, datatype, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGather {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGather");
 
@@ -3281,7 +3010,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3292,7 +3020,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3303,7 +3030,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3317,39 +3043,31 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclGather(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int root,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclGather(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, int root, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclGather.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclGather", sendbuff, recvbuff, count, datatype, root, comm, stream);
+                traceDowncall("ncclGather", sendbuff, recvbuff, count, datatype, root, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclScatter {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclScatter");
 
@@ -3358,7 +3076,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3369,7 +3086,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3380,7 +3096,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3394,38 +3109,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclScatter(
-            MemorySegment sendbuff,
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int root,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclScatter(MemorySegment sendbuff, MemorySegment recvbuff, long count, int datatype, int root, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclScatter.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclScatter", sendbuff, recvbuff, count, datatype, root, comm, stream);
+                traceDowncall("ncclScatter", sendbuff, recvbuff, count, datatype, root, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, recvbuff, count, datatype, root, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclSend {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclSend");
 
@@ -3434,7 +3141,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3445,7 +3151,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3456,7 +3161,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3470,36 +3174,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclSend(
-            MemorySegment sendbuff,
-            long count,
-            int datatype,
-            int peer,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclSend(MemorySegment sendbuff, long count, int datatype, int peer, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclSend.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclSend", sendbuff, count, datatype, peer, comm, stream);
             }
-            return (int) mh$.invokeExact(sendbuff, count, datatype, peer, comm, stream);
+            return (int)mh$.invokeExact(sendbuff, count, datatype, peer, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclRecv {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclRecv");
 
@@ -3508,7 +3206,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3519,7 +3216,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3530,7 +3226,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3544,41 +3239,35 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclRecv(
-            MemorySegment recvbuff,
-            long count,
-            int datatype,
-            int peer,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclRecv(MemorySegment recvbuff, long count, int datatype, int peer, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclRecv.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclRecv", recvbuff, count, datatype, peer, comm, stream);
             }
-            return (int) mh$.invokeExact(recvbuff, count, datatype, peer, comm, stream);
+            return (int)mh$.invokeExact(recvbuff, count, datatype, peer, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclPutSignal {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_LONG,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclPutSignal");
 
@@ -3587,7 +3276,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3598,7 +3286,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3609,7 +3296,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3623,65 +3309,30 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclPutSignal(
-            MemorySegment localbuff,
-            long count,
-            int datatype,
-            int peer,
-            MemorySegment peerWin,
-            long peerWinOffset,
-            int sigIdx,
-            int ctx,
-            int flags,
-            MemorySegment comm,
-            MemorySegment stream) {
+    public static int ncclPutSignal(MemorySegment localbuff, long count, int datatype, int peer, MemorySegment peerWin, long peerWinOffset, int sigIdx, int ctx, int flags, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclPutSignal.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall(
-                        "ncclPutSignal",
-                        localbuff,
-                        count,
-                        datatype,
-                        peer,
-                        peerWin,
-                        peerWinOffset,
-                        sigIdx,
-                        ctx,
-                        flags,
-                        comm,
-                        stream);
+                traceDowncall("ncclPutSignal", localbuff, count, datatype, peer, peerWin, peerWinOffset, sigIdx, ctx, flags, comm, stream);
             }
-            return (int)
-                    mh$.invokeExact(
-                            localbuff,
-                            count,
-                            datatype,
-                            peer,
-                            peerWin,
-                            peerWinOffset,
-                            sigIdx,
-                            ctx,
-                            flags,
-                            comm,
-                            stream);
+            return (int)mh$.invokeExact(localbuff, count, datatype, peer, peerWin, peerWinOffset, sigIdx, ctx, flags, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclSignal {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_INT,
-                        Nccl.C_POINTER,
-                        Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclSignal");
 
@@ -3690,7 +3341,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3701,7 +3351,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3712,7 +3361,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3726,25 +3374,28 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclSignal(
-            int peer, int sigIdx, int ctx, int flags, MemorySegment comm, MemorySegment stream) {
+    public static int ncclSignal(int peer, int sigIdx, int ctx, int flags, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclSignal.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclSignal", peer, sigIdx, ctx, flags, comm, stream);
             }
-            return (int) mh$.invokeExact(peer, sigIdx, ctx, flags, comm, stream);
+            return (int)mh$.invokeExact(peer, sigIdx, ctx, flags, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclWaitSignal {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT, Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclWaitSignal");
 
@@ -3753,7 +3404,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3764,7 +3414,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3775,7 +3424,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm, cudaStream_t stream)
      * }
@@ -3789,23 +3437,23 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm, cudaStream_t stream)
      * }
      */
-    public static int ncclWaitSignal(
-            int nDesc, MemorySegment signalDescs, MemorySegment comm, MemorySegment stream) {
+    public static int ncclWaitSignal(int nDesc, MemorySegment signalDescs, MemorySegment comm, MemorySegment stream) {
         var mh$ = ncclWaitSignal.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclWaitSignal", nDesc, signalDescs, comm, stream);
             }
-            return (int) mh$.invokeExact(nDesc, signalDescs, comm, stream);
+            return (int)mh$.invokeExact(nDesc, signalDescs, comm, stream);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGroupStart {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGroupStart");
 
@@ -3814,7 +3462,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupStart(void)
      * }
@@ -3825,7 +3472,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupStart(void)
      * }
@@ -3836,7 +3482,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupStart(void)
      * }
@@ -3856,16 +3501,17 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGroupStart");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGroupEnd {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.of(Nccl.C_INT);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGroupEnd");
 
@@ -3874,7 +3520,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupEnd(void)
      * }
@@ -3885,7 +3530,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupEnd(void)
      * }
@@ -3896,7 +3540,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupEnd(void)
      * }
@@ -3916,17 +3559,19 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGroupEnd");
             }
-            return (int) mh$.invokeExact();
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclGroupSimulateEnd {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclGroupSimulateEnd");
 
@@ -3935,7 +3580,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
      * }
@@ -3946,7 +3590,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
      * }
@@ -3957,7 +3600,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
      * }
@@ -3977,14 +3619,13 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclGroupSimulateEnd", simInfo);
             }
-            return (int) mh$.invokeExact(simInfo);
+            return (int)mh$.invokeExact(simInfo);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
-
     /**
      * {@snippet lang=c :
      * typedef struct ncclParamHandle *ncclParamHandle_t
@@ -3993,8 +3634,11 @@ public class Nccl extends Nccl$shared {
     public static final AddressLayout ncclParamHandle_t = Nccl.C_POINTER;
 
     private static class ncclParamBind {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamBind");
 
@@ -4003,7 +3647,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamBind(ncclParamHandle_t *out, const char *key)
      * }
@@ -4014,7 +3657,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamBind(ncclParamHandle_t *out, const char *key)
      * }
@@ -4025,7 +3667,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamBind(ncclParamHandle_t *out, const char *key)
      * }
@@ -4045,17 +3686,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamBind", out, key);
             }
-            return (int) mh$.invokeExact(out, key);
+            return (int)mh$.invokeExact(out, key);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetI8 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetI8");
 
@@ -4064,7 +3708,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI8(ncclParamHandle_t h, int8_t *out)
      * }
@@ -4075,7 +3718,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI8(ncclParamHandle_t h, int8_t *out)
      * }
@@ -4086,7 +3728,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI8(ncclParamHandle_t h, int8_t *out)
      * }
@@ -4106,17 +3747,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetI8", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetI16 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetI16");
 
@@ -4125,7 +3769,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI16(ncclParamHandle_t h, int16_t *out)
      * }
@@ -4136,7 +3779,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI16(ncclParamHandle_t h, int16_t *out)
      * }
@@ -4147,7 +3789,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI16(ncclParamHandle_t h, int16_t *out)
      * }
@@ -4167,17 +3808,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetI16", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetI32 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetI32");
 
@@ -4186,7 +3830,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI32(ncclParamHandle_t h, int32_t *out)
      * }
@@ -4197,7 +3840,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI32(ncclParamHandle_t h, int32_t *out)
      * }
@@ -4208,7 +3850,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI32(ncclParamHandle_t h, int32_t *out)
      * }
@@ -4228,17 +3869,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetI32", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetI64 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetI64");
 
@@ -4247,7 +3891,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI64(ncclParamHandle_t h, int64_t *out)
      * }
@@ -4258,7 +3901,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI64(ncclParamHandle_t h, int64_t *out)
      * }
@@ -4269,7 +3911,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetI64(ncclParamHandle_t h, int64_t *out)
      * }
@@ -4289,17 +3930,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetI64", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetU8 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetU8");
 
@@ -4308,7 +3952,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU8(ncclParamHandle_t h, uint8_t *out)
      * }
@@ -4319,7 +3962,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU8(ncclParamHandle_t h, uint8_t *out)
      * }
@@ -4330,7 +3972,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU8(ncclParamHandle_t h, uint8_t *out)
      * }
@@ -4350,17 +3991,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetU8", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetU16 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetU16");
 
@@ -4369,7 +4013,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU16(ncclParamHandle_t h, uint16_t *out)
      * }
@@ -4380,7 +4023,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU16(ncclParamHandle_t h, uint16_t *out)
      * }
@@ -4391,7 +4033,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU16(ncclParamHandle_t h, uint16_t *out)
      * }
@@ -4411,17 +4052,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetU16", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetU32 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetU32");
 
@@ -4430,7 +4074,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU32(ncclParamHandle_t h, uint32_t *out)
      * }
@@ -4441,7 +4084,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU32(ncclParamHandle_t h, uint32_t *out)
      * }
@@ -4452,7 +4094,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU32(ncclParamHandle_t h, uint32_t *out)
      * }
@@ -4472,17 +4113,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetU32", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetU64 {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetU64");
 
@@ -4491,7 +4135,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU64(ncclParamHandle_t h, uint64_t *out)
      * }
@@ -4502,7 +4145,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU64(ncclParamHandle_t h, uint64_t *out)
      * }
@@ -4513,7 +4155,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetU64(ncclParamHandle_t h, uint64_t *out)
      * }
@@ -4533,17 +4174,20 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetU64", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetStr {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetStr");
 
@@ -4552,7 +4196,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetStr(ncclParamHandle_t h, const char **out)
      * }
@@ -4563,7 +4206,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetStr(ncclParamHandle_t h, const char **out)
      * }
@@ -4574,7 +4216,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetStr(ncclParamHandle_t h, const char **out)
      * }
@@ -4594,18 +4235,22 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetStr", h, out);
             }
-            return (int) mh$.invokeExact(h, out);
+            return (int)mh$.invokeExact(h, out);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGet {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(
-                        Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER, Nccl.C_INT, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_INT,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGet");
 
@@ -4614,7 +4259,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
      * }
@@ -4625,7 +4269,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
      * }
@@ -4636,7 +4279,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
      * }
@@ -4650,24 +4292,27 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
      * }
      */
-    public static int ncclParamGet(
-            MemorySegment h, MemorySegment out, int maxLen, MemorySegment len) {
+    public static int ncclParamGet(MemorySegment h, MemorySegment out, int maxLen, MemorySegment len) {
         var mh$ = ncclParamGet.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGet", h, out, maxLen, len);
             }
-            return (int) mh$.invokeExact(h, out, maxLen, len);
+            return (int)mh$.invokeExact(h, out, maxLen, len);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetParameter {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetParameter");
 
@@ -4676,7 +4321,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *valueLen)
      * }
@@ -4687,7 +4331,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *valueLen)
      * }
@@ -4698,7 +4341,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *valueLen)
      * }
@@ -4712,34 +4354,34 @@ public class Nccl extends Nccl$shared {
      * ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *valueLen)
      * }
      */
-    public static int ncclParamGetParameter(
-            MemorySegment key, MemorySegment value, MemorySegment valueLen) {
+    public static int ncclParamGetParameter(MemorySegment key, MemorySegment value, MemorySegment valueLen) {
         var mh$ = ncclParamGetParameter.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetParameter", key, value, valueLen);
             }
-            return (int) mh$.invokeExact(key, value, valueLen);
+            return (int)mh$.invokeExact(key, value, valueLen);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamGetAllParameterKeys {
-        public static final FunctionDescriptor DESC =
-                FunctionDescriptor.of(Nccl.C_INT, Nccl.C_POINTER, Nccl.C_POINTER);
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
 
-        public static final MemorySegment ADDR =
-                SYMBOL_LOOKUP.findOrThrow("ncclParamGetAllParameterKeys");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamGetAllParameterKeys");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetAllParameterKeys(const char ***table, int *tableLen)
      * }
@@ -4750,7 +4392,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetAllParameterKeys(const char ***table, int *tableLen)
      * }
@@ -4761,7 +4402,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * ncclResult_t ncclParamGetAllParameterKeys(const char ***table, int *tableLen)
      * }
@@ -4781,16 +4421,16 @@ public class Nccl extends Nccl$shared {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("ncclParamGetAllParameterKeys", table, tableLen);
             }
-            return (int) mh$.invokeExact(table, tableLen);
+            return (int)mh$.invokeExact(table, tableLen);
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
 
     private static class ncclParamDumpAll {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid();
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
 
         public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("ncclParamDumpAll");
 
@@ -4799,7 +4439,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Function descriptor for:
-     *
      * {@snippet lang=c :
      * void ncclParamDumpAll(void)
      * }
@@ -4810,7 +4449,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Downcall method handle for:
-     *
      * {@snippet lang=c :
      * void ncclParamDumpAll(void)
      * }
@@ -4821,7 +4459,6 @@ public class Nccl extends Nccl$shared {
 
     /**
      * Address for:
-     *
      * {@snippet lang=c :
      * void ncclParamDumpAll(void)
      * }
@@ -4843,12 +4480,11 @@ public class Nccl extends Nccl$shared {
             }
             mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
-            throw ex;
+           throw ex;
         } catch (Throwable ex$) {
-            throw new AssertionError("should not reach here", ex$);
+           throw new AssertionError("should not reach here", ex$);
         }
     }
-
     /**
      * {@snippet lang=c :
      * #define NCCL_SUFFIX ""
@@ -4856,13 +4492,12 @@ public class Nccl extends Nccl$shared {
      */
     public static MemorySegment NCCL_SUFFIX() {
         class Holder {
-            static final MemorySegment NCCL_SUFFIX = Nccl.LIBRARY_ARENA.allocateFrom("");
+            static final MemorySegment NCCL_SUFFIX
+                = Nccl.LIBRARY_ARENA.allocateFrom("");
         }
         return Holder.NCCL_SUFFIX;
     }
-
     private static final MemorySegment NCCL_COMM_NULL = MemorySegment.ofAddress(0L);
-
     /**
      * {@snippet lang=c :
      * #define NCCL_COMM_NULL (void*) 0
@@ -4871,9 +4506,7 @@ public class Nccl extends Nccl$shared {
     public static MemorySegment NCCL_COMM_NULL() {
         return NCCL_COMM_NULL;
     }
-
-    private static final int NCCL_CONFIG_UNDEF_INT = (int) -2147483648L;
-
+    private static final int NCCL_CONFIG_UNDEF_INT = (int)-2147483648L;
     /**
      * {@snippet lang=c :
      * #define NCCL_CONFIG_UNDEF_INT -2147483648
@@ -4882,9 +4515,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_CONFIG_UNDEF_INT() {
         return NCCL_CONFIG_UNDEF_INT;
     }
-
     private static final MemorySegment NCCL_CONFIG_UNDEF_PTR = MemorySegment.ofAddress(0L);
-
     /**
      * {@snippet lang=c :
      * #define NCCL_CONFIG_UNDEF_PTR (void*) 0
@@ -4893,9 +4524,7 @@ public class Nccl extends Nccl$shared {
     public static MemorySegment NCCL_CONFIG_UNDEF_PTR() {
         return NCCL_CONFIG_UNDEF_PTR;
     }
-
-    private static final int NCCL_SPLIT_NOCOLOR = (int) -1L;
-
+    private static final int NCCL_SPLIT_NOCOLOR = (int)-1L;
     /**
      * {@snippet lang=c :
      * #define NCCL_SPLIT_NOCOLOR -1
@@ -4904,9 +4533,7 @@ public class Nccl extends Nccl$shared {
     public static int NCCL_SPLIT_NOCOLOR() {
         return NCCL_SPLIT_NOCOLOR;
     }
-
     private static final float NCCL_UNDEF_FLOAT = -1.0f;
-
     /**
      * {@snippet lang=c :
      * #define NCCL_UNDEF_FLOAT -1.0
@@ -4915,9 +4542,7 @@ public class Nccl extends Nccl$shared {
     public static float NCCL_UNDEF_FLOAT() {
         return NCCL_UNDEF_FLOAT;
     }
-
-    private static final int NCCL_API_MAGIC = (int) 3405692655L;
-
+    private static final int NCCL_API_MAGIC = (int)3405692655L;
     /**
      * {@snippet lang=c :
      * #define NCCL_API_MAGIC 3405692655
@@ -4927,3 +4552,4 @@ public class Nccl extends Nccl$shared {
         return NCCL_API_MAGIC;
     }
 }
+
