@@ -1,7 +1,10 @@
 package org.nccl4j.bindings;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
 import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -66,6 +69,34 @@ public final class NativeLibrary {
      */
     public String path() {
         return load().path();
+    }
+
+    /**
+     * The handle of a function, for the classes that are written by hand.
+     *
+     * @param function its name
+     * @param descriptor its parameters and result
+     * @return its handle
+     * @throws MissingFunctionException if the library does not have it
+     * @throws LibraryNotLoadedException if there is no library
+     */
+    public MethodHandle function(String function, FunctionDescriptor descriptor) {
+        return Linker.nativeLinker().downcallHandle(symbols().findOrThrow(function), descriptor);
+    }
+
+    /**
+     * What to throw when a handle threw. A C function throws nothing; the loader and the checks of
+     * arguments throw unchecked exceptions only.
+     *
+     * @param thrown what the handle threw
+     * @return never
+     */
+    public static AssertionError undeclared(Throwable thrown) {
+        switch (thrown) {
+            case RuntimeException e -> throw e;
+            case Error e -> throw e;
+            default -> throw new AssertionError("a C function throws nothing", thrown);
+        }
     }
 
     private synchronized Loaded load() {
