@@ -8,6 +8,8 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntConsumer;
+import org.nccl4j.collectives.CollectiveException;
 
 /**
  * Runs the parts of large jobs on every core of the machine.
@@ -16,59 +18,54 @@ import java.util.concurrent.atomic.AtomicInteger;
  */
 final class AllCores implements AutoCloseable {
 
-    /** A part of a job. */
-    @FunctionalInterface
-    interface Part {
-        /**
-         * Does one part.
-         *
-         * @return what the job adds up
-         */
-        long run(int index);
-    }
-
     private final int cores = Runtime.getRuntime().availableProcessors();
     private final ExecutorService pool =
             Executors.newFixedThreadPool(
                     cores, Thread.ofPlatform().daemon().name("nccl4j-bench-data-", 0).factory());
 
+    int count() {
+        return cores;
+    }
+
     /**
      * Runs a job and waits for it.
      *
      * @param parts how many parts there are; they run in any order
-     * @return the sum of what the parts returned
+     * @param part runs the part of a number
      * @throws InterruptedException if the caller is interrupted; parts that have not begun are
      *     given up
+     * @throws CollectiveException what a part failed with
      */
-    long sum(int parts, Part part) throws InterruptedException {
+    void run(int parts, IntConsumer part) throws InterruptedException {
         if (parts == 1) {
-            return part.run(0);
+            part.accept(0);
+            return;
         }
         AtomicInteger next = new AtomicInteger();
-        List<Callable<Long>> workers = new ArrayList<>();
+        List<Callable<Void>> workers = new ArrayList<>();
         for (int worker = 0; worker < Math.min(cores, parts); worker++) {
             workers.add(() -> {
-                long sum = 0;
                 int index = next.getAndIncrement();
                 while (index < parts && !Thread.currentThread().isInterrupted()) {
-                    sum += part.run(index);
+                    part.accept(index);
                     index = next.getAndIncrement();
                 }
-                return sum;
+                return null;
             });
         }
-        long sum = 0;
         // Interrupted, invokeAll cancels the workers by interrupting them.
-        for (Future<Long> worker : pool.invokeAll(workers)) {
+        for (Future<Void> worker : pool.invokeAll(workers)) {
             try {
-                sum += worker.get();
+                worker.get();
             } catch (ExecutionException failed) {
+                if (failed.getCause() instanceof CollectiveException cause) {
+                    throw cause;
+                }
                 throw new IllegalStateException(
                         "the data of a row could not be made or checked: " + failed.getCause(),
                         failed.getCause());
             }
         }
-        return sum;
     }
 
     @Override

@@ -258,7 +258,8 @@ final class BenchRun {
             return ExitCode.UNSUPPORTED;
         }
         try (AllCores cores = new AllCores();
-                RankSet set = new RankSet(backend, devices)) {
+                RankSet set = new RankSet(backend, devices);
+                BufferData data = new BufferData(cores, config.operationTimeout())) {
             rankSet = set;
             set.connect(config, options.layout().parallelInit());
             int timed = options.timing().perIteration() ? options.timing().iterations() : 0;
@@ -272,7 +273,7 @@ final class BenchRun {
                             series,
                             ranks,
                             traffic(devices.size()),
-                            new BufferData(cores),
+                            data,
                             corruption,
                             report);
             run(sweep);

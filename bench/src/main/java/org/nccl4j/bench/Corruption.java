@@ -47,17 +47,23 @@ record Corruption(int row, Placement placement, int rank, long element) {
     /**
      * Changes the element if it is in this result.
      *
+     * @param data reaches into the result
      * @return whether it is
      */
     boolean apply(
-            int ofRow, Placement ofPlacement, int ofRank, DeviceBuffer result, int widthBytes) {
+            int ofRow,
+            Placement ofPlacement,
+            int ofRank,
+            DeviceBuffer result,
+            int widthBytes,
+            BufferData data) {
         boolean here =
                 ofRow == row
                         && ofPlacement == placement
                         && ofRank == rank
                         && element < result.sizeBytes() / widthBytes;
         if (here) {
-            BufferData.corrupt(result, element, widthBytes);
+            data.corrupt(result, element, widthBytes);
         }
         return here;
     }

@@ -183,20 +183,32 @@ final class Sweep {
             throws InterruptedException {
         ElementType type = plan.series().type();
         ProgramData contents = data(plan, repetition);
-        long[] wrong = new long[ranks.size()];
+        List<BufferData.Place> places = new ArrayList<>();
+        List<Integer> rankOfPlace = new ArrayList<>();
         for (BenchRank rank : ranks) {
             DeviceBuffer received = recorder(List.of(rank)).received(plan, placement, rank, 0);
             if (corruption.isPresent()) {
                 corrupted |=
                         corruption
                                 .get()
-                                .apply(row, placement, rank.rank(), received, type.widthBytes());
+                                .apply(
+                                        row,
+                                        placement,
+                                        rank.rank(),
+                                        received,
+                                        type.widthBytes(),
+                                        data);
             }
-            List<BufferData.Place> places =
-                    contents.received(rank.rank(), placement).stream()
-                            .map(span -> new BufferData.Place(received, span))
-                            .toList();
-            wrong[rank.rank()] = data.countWrong(places, type, contents.toleranceUnits());
+            for (Span span : contents.received(rank.rank(), placement)) {
+                places.add(new BufferData.Place(received, span));
+                rankOfPlace.add(rank.rank());
+            }
+        }
+        // All ranks in one job, so that all cores and devices have a share of it.
+        long[] wrongInPlace = data.countWrong(places, type, contents.toleranceUnits());
+        long[] wrong = new long[ranks.size()];
+        for (int i = 0; i < wrongInPlace.length; i++) {
+            wrong[rankOfPlace.get(i)] += wrongInPlace[i];
         }
         for (int thread = 0; thread < threads; thread++) {
             boolean any = ranksOf(thread).stream().anyMatch(rank -> wrong[rank.rank()] > 0);

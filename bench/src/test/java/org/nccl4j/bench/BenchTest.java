@@ -23,6 +23,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.nccl4j.collectives.Backends;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -107,6 +108,20 @@ final class BenchTest {
                 assertThat(run.rows()).hasSize(4);
             }
         }
+    }
+
+    @ParameterizedTest
+    @EnumSource(Program.class)
+    void memoryThatJavaCannotReadIsVerifiedAsWell(Program program) {
+        OpaqueBackend opaque = new OpaqueBackend(Backends.named("cpu"));
+        RunningBench run =
+                RunningBench.run(
+                        program.label() + " -g 4 -b 1K -e 4M -f 64 -n 2 -c 2 -u 1",
+                        bench -> bench.found = opaque);
+        assertVerified(run);
+        assertThat(run.rows()).hasSize(3);
+        assertThat(opaque.pinnedBytes).hasValue(0);
+        assertThat(opaque.openStreams).hasValue(0);
     }
 
     @ParameterizedTest
@@ -405,12 +420,19 @@ final class BenchTest {
     @ParameterizedTest
     @EnumSource(Program.class)
     void oneWrongElementIsFoundInEveryProgram(Program program) {
-        RunningBench run =
-                RunningBench.run(
-                        program.label() + " -g 4 -b 4K -e 4K -n 1 -c 2 -d bfloat16",
-                        bench -> bench.properties.put("nccl4j.bench.corrupt", "0:0:0:5"));
-        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.FAILED);
-        assertThat(fromEnd(run, WRONG_OUT_OF_PLACE)).containsExactly("1");
+        for (boolean opaque : new boolean[] {false, true}) {
+            RunningBench run =
+                    RunningBench.run(
+                            program.label() + " -g 4 -b 4K -e 4K -n 1 -c 2 -d bfloat16",
+                            bench -> {
+                                bench.properties.put("nccl4j.bench.corrupt", "0:0:0:5");
+                                if (opaque) {
+                                    bench.found = new OpaqueBackend(Backends.named("cpu"));
+                                }
+                            });
+            assertThat(run.code).as("%s", run).isEqualTo(ExitCode.FAILED);
+            assertThat(fromEnd(run, WRONG_OUT_OF_PLACE)).containsExactly("1");
+        }
     }
 
     @Test

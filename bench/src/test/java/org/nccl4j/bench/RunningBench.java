@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.function.Consumer;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
 
 /**
@@ -25,6 +26,9 @@ final class RunningBench {
     final Map<String, String> environment = new HashMap<>();
     final Map<String, String> properties = new HashMap<>();
     final WatchedBackend backend = new WatchedBackend(Backends.named("cpu"));
+
+    /** What any value of --backend stands for. */
+    Backend found = backend;
 
     ExitCode code;
 
@@ -53,7 +57,7 @@ final class RunningBench {
     }
 
     Bench bench(Console to) {
-        return new Bench(to, environment, properties::get, name -> backend);
+        return new Bench(to, environment, properties::get, name -> found);
     }
 
     /** The fields of each row. */
