@@ -26,7 +26,7 @@ public final class DeviceBuffer implements AutoCloseable {
 
     /** No memory at all, for operations with count 0. Closing it does nothing. */
     public static final DeviceBuffer EMPTY =
-            new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, null, null);
+            new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, null, null, null);
 
     private final MemorySegment segment;
     private final long address;
@@ -34,6 +34,11 @@ public final class DeviceBuffer implements AutoCloseable {
     private final Device device;
     private final boolean host;
     private final BufferOwner owner;
+
+    /** Never read: what the memory lives as long as. */
+    @SuppressWarnings("UnusedVariable")
+    private final Object source;
+
     private final DeviceBuffer root;
     private volatile boolean closed;
 
@@ -44,6 +49,7 @@ public final class DeviceBuffer implements AutoCloseable {
             Device device,
             boolean host,
             BufferOwner owner,
+            Object source,
             DeviceBuffer root) {
         this.segment = segment;
         this.address = address;
@@ -51,6 +57,7 @@ public final class DeviceBuffer implements AutoCloseable {
         this.device = device;
         this.host = host;
         this.owner = owner;
+        this.source = source;
         this.root = root == null ? this : root;
     }
 
@@ -86,7 +93,7 @@ public final class DeviceBuffer implements AutoCloseable {
         }
         MemorySegment uniform = uniform(memory);
         return new DeviceBuffer(
-                uniform, uniform.address(), uniform.byteSize(), null, true, null, null);
+                uniform, uniform.address(), uniform.byteSize(), null, true, null, null, null);
     }
 
     /**
@@ -112,7 +119,9 @@ public final class DeviceBuffer implements AutoCloseable {
     }
 
     /**
-     * Device memory that others own, such as a pointer of JCuda, JavaCPP, TornadoVM or DJL.
+     * Device memory that others own, such as a pointer of JCuda, JavaCPP, TornadoVM or DJL. It must
+     * stay allocated until work that uses it is complete; where a garbage collection may free it,
+     * use {@link #wrap(Device, long, long, Object)}.
      *
      * @param device the device that holds it
      * @param address the device address
@@ -122,6 +131,23 @@ public final class DeviceBuffer implements AutoCloseable {
      *     beyond the end of memory
      */
     public static DeviceBuffer wrap(Device device, long address, long sizeBytes) {
+        return wrap(device, address, sizeBytes, null);
+    }
+
+    /**
+     * Device memory that lives as long as a Java object, such as a tensor which frees its memory
+     * when it is collected. The buffer and its parts keep that object reachable; keep one of them
+     * yourself until work that uses it is complete.
+     *
+     * @param device the device that holds it
+     * @param address the device address
+     * @param sizeBytes how much may be used from there
+     * @param source what owns the memory, or null if nothing of Java does
+     * @return a buffer whose {@link #close} frees nothing
+     * @throws InvalidArgumentException if the size is negative, the address null, or the range
+     *     beyond the end of memory
+     */
+    public static DeviceBuffer wrap(Device device, long address, long sizeBytes, Object source) {
         if (device == null) {
             throw new InvalidArgumentException(
                     "an address needs the device that it belongs to, got null; for host memory wrap"
@@ -138,7 +164,14 @@ public final class DeviceBuffer implements AutoCloseable {
                             + " bytes");
         }
         return new DeviceBuffer(
-                MemorySegment.ofAddress(address), address, sizeBytes, device, false, null, null);
+                MemorySegment.ofAddress(address),
+                address,
+                sizeBytes,
+                device,
+                false,
+                null,
+                source,
+                null);
     }
 
     /**
@@ -156,7 +189,7 @@ public final class DeviceBuffer implements AutoCloseable {
         boolean dereferenceable = memory.byteSize() == sizeBytes;
         MemorySegment held = dereferenceable ? uniform(memory) : memory;
         return new DeviceBuffer(
-                held, held.address(), sizeBytes, device, dereferenceable, owner, null);
+                held, held.address(), sizeBytes, device, dereferenceable, owner, null, null);
     }
 
     /**
@@ -188,7 +221,8 @@ public final class DeviceBuffer implements AutoCloseable {
                 host
                         ? segment.asSlice(offsetBytes, partBytes)
                         : MemorySegment.ofAddress(address + offsetBytes);
-        return new DeviceBuffer(part, address + offsetBytes, partBytes, device, host, owner, root);
+        return new DeviceBuffer(
+                part, address + offsetBytes, partBytes, device, host, owner, null, root);
     }
 
     /**

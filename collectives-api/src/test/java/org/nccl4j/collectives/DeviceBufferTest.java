@@ -7,6 +7,9 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
+import java.lang.ref.ReferenceQueue;
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
@@ -189,6 +192,28 @@ final class DeviceBufferTest {
         assertThat(part.sizeBytes()).isEqualTo(32);
         assertThat(part.device()).isEqualTo(DEVICE);
         refused(part::hostSegment).hasMessageContaining("is device memory");
+    }
+
+    @Test
+    void aPartKeepsTheSourceOfItsWholeReachable() throws InterruptedException {
+        ReferenceQueue<Object> collected = new ReferenceQueue<>();
+        Object tensor = new Object();
+        WeakReference<Object> source = new WeakReference<>(tensor, collected);
+        DeviceBuffer part = DeviceBuffer.wrap(DEVICE, 0x1000, 256, tensor).slice(64, 64);
+        tensor = null;
+
+        System.gc();
+        assertThat(source.get()).isNotNull();
+        assertThat(part.owner()).isNull();
+        Reference.reachabilityFence(part);
+
+        part = null;
+        Reference<?> dead = null;
+        while (dead == null) { // bounded by the test's deadline
+            System.gc();
+            dead = collected.remove(10);
+        }
+        assertThat(dead).isSameAs(source);
     }
 
     @Test
