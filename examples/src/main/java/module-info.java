@@ -1,6 +1,6 @@
 /** Programs to start from. */
 module org.nccl4j.examples {
-    requires org.nccl4j.collectives;
+    requires transitive org.nccl4j.collectives;
 
     exports org.nccl4j.examples;
 }
