@@ -20,6 +20,9 @@ import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.InMemoryStore;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.LoadedLibrary;
+import org.nccl4j.collectives.NcclOption;
+import org.nccl4j.collectives.NcclOptions;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
@@ -35,7 +38,41 @@ final class CreateScenarios {
                 new Scenario("create-with-a-rank-missing", CreateScenarios::missing),
                 new Scenario("create-with-a-trace-per-rank", CreateScenarios::traces),
                 new Scenario("create-with-a-disagreement", CreateScenarios::disagreement),
-                new Scenario("create-with-a-clash", CreateScenarios::clash));
+                new Scenario("create-with-a-clash", CreateScenarios::clash),
+                new Scenario("create-with-nccl-options", CreateScenarios::ncclOptions),
+                new Scenario("backend-names-its-libraries", CreateScenarios::libraries));
+    }
+
+    /** They change how NCCL does it, never what comes out; others have nothing to change. */
+    private static void ncclOptions(Stage stage) {
+        NcclOptions options =
+                NcclOptions.none().with(NcclOption.MIN_CTAS, 1).with(NcclOption.MAX_CTAS, 4);
+        RankSet ranks = stage.ranks(2, config().withNccl(options));
+        ranks.onEvery(rank -> {
+            assertThat(rank.communicator().config().nccl()).isEqualTo(options);
+            assertThat(new Summands(rank, 1, rank.rank()).sum()).containsExactly(2, 1);
+        });
+        // The ranks need not be of one thread either.
+        UniqueId id = stage.backend().newUniqueId();
+        CommunicatorConfig bounded = config().withNccl(options);
+        RankSet joined =
+                create(stage, rank -> id, List.of(bounded.withDevice(0), bounded.withDevice(1)));
+        joined.onEvery(rank -> assertThat(new Summands(rank, 3).sum()).containsExactly(6));
+    }
+
+    private static void libraries(Stage stage) {
+        List<LoadedLibrary> libraries = stage.backend().libraries();
+        assertThat(stage.backend().libraries()).isEqualTo(libraries);
+        assertThat(libraries.stream().map(LoadedLibrary::name)).doesNotHaveDuplicates();
+        for (LoadedLibrary library : libraries) {
+            assertThat(library.name()).isNotBlank();
+            assertThat(library.version()).as("version of %s", library.name()).matches("\\d+\\..*");
+            assertThat(library.versionCode()).as("code of %s", library.name()).isPositive();
+            assertThat(Path.of(library.path()))
+                    .as("the file of %s", library.name())
+                    .isAbsolute()
+                    .isRegularFile();
+        }
     }
 
     /** Has ranks join, each with its configuration, and gives their communicators. */

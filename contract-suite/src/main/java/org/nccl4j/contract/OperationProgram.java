@@ -18,6 +18,19 @@ import org.nccl4j.collectives.ReduceOp;
  * with the results in their places.
  */
 final class OperationProgram implements RankProgram {
+    /** Where the buffers of a rank come from. */
+    @FunctionalInterface
+    interface Source {
+        /**
+         * A buffer that nobody else uses until the check.
+         *
+         * @param rank whose
+         * @param number 0 for what is sent, or sent and received in place, 1 for what is received
+         * @param sizeBytes at least
+         */
+        DeviceBuffer buffer(Rank rank, int number, int sizeBytes);
+    }
+
     private static final int GUARD_BYTES = 64;
     private static final byte[] NOISE = noise();
 
@@ -26,7 +39,7 @@ final class OperationProgram implements RankProgram {
     private final Values values;
     private final Arithmetic arithmetic;
     private final int width;
-    private final int firstRegion;
+    private final Source source;
     private final Memory[] memories;
     private final byte[][] received;
 
@@ -40,12 +53,21 @@ final class OperationProgram implements RankProgram {
      *     until the check
      */
     OperationProgram(OperationCase operation, Geometry geometry, Values values, int firstRegion) {
+        this(
+                operation,
+                geometry,
+                values,
+                (rank, number, sizeBytes) -> rank.region(firstRegion + number, sizeBytes));
+    }
+
+    private OperationProgram(
+            OperationCase operation, Geometry geometry, Values values, Source source) {
         this.operation = operation;
         this.geometry = geometry;
         this.values = values;
         this.arithmetic = Arithmetic.of(operation.type());
         this.width = arithmetic.widthBytes();
-        this.firstRegion = firstRegion;
+        this.source = source;
         this.memories = new Memory[operation.ranks()];
         this.received = new byte[operation.ranks()][];
     }
@@ -53,6 +75,12 @@ final class OperationProgram implements RankProgram {
     /** With inputs that give one right answer in any order. */
     static OperationProgram exact(OperationCase operation) {
         return exact(operation, 0);
+    }
+
+    /** With such inputs, and buffers of a kind. */
+    static OperationProgram exact(OperationCase operation, Source source) {
+        return new OperationProgram(
+                operation, new Geometry(operation), exactValues(operation), source);
     }
 
     /** As given, and in place if there is such a form, with the same inputs. */
@@ -106,7 +134,7 @@ final class OperationProgram implements RankProgram {
         Memory memory = new Memory(rank.rank());
         memories[rank.rank()] = memory;
         for (Image image : memory.images) {
-            DeviceBuffer region = rank.region(firstRegion + image.number, image.before.length);
+            DeviceBuffer region = source.buffer(rank, image.number, image.before.length);
             rank.write(image.before, region);
             image.region = region;
         }

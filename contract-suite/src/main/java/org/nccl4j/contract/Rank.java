@@ -72,6 +72,20 @@ final class Rank implements AutoCloseable {
         return made;
     }
 
+    /** Host memory of this rank's device, closed with this rank. */
+    DeviceBuffer newHostBuffer(long sizeBytes) {
+        DeviceBuffer made = device().allocateHost(sizeBytes);
+        opened.add(made);
+        return made;
+    }
+
+    /** Memory in the order of this rank's stream, closed with this rank. */
+    DeviceBuffer newOrderedBuffer(long sizeBytes) {
+        DeviceBuffer made = stream.allocate(sizeBytes);
+        opened.add(made);
+        return made;
+    }
+
     /** A buffer with contents, closed with this rank. */
     DeviceBuffer newBuffer(byte[] contents) {
         DeviceBuffer made = newBuffer(contents.length);

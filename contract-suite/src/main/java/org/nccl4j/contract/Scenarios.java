@@ -14,6 +14,7 @@ final class Scenarios {
                         StreamScenarios.all(),
                         GroupScenarios.all(),
                         BufferScenarios.all(),
+                        MemoryScenarios.all(),
                         ArgumentScenarios.all(),
                         NullScenarios.all(),
                         CreateScenarios.all(),

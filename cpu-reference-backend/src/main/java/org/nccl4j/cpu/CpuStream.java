@@ -415,6 +415,16 @@ final class CpuStream implements DeviceStream {
         scheduler.workers().perform(chores);
     }
 
+    /** There is one kind of memory, which is there at once; the call is refused as any other. */
+    @Override
+    public DeviceBuffer allocate(long sizeBytes) {
+        OpenGroup.refuseIfTouched(this);
+        synchronized (scheduler) {
+            requireOpen("allocate");
+        }
+        return device.allocate(sizeBytes);
+    }
+
     @Override
     public void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
         OpenGroup.refuseIfTouched(this);
