@@ -27,7 +27,8 @@ final class Modules {
                     "org.nccl4j.cpu", Set.of("org.nccl4j.collectives"),
                     "org.nccl4j.bindings", Set.of(),
                     "org.nccl4j.nccl", Set.of("org.nccl4j.bindings", "org.nccl4j.collectives"),
-                    "org.nccl4j.examples", Set.of("org.nccl4j.collectives"),
+                    // Of a backend, what takes other libraries' memory.
+                    "org.nccl4j.examples", Set.of("org.nccl4j.collectives", "org.nccl4j.nccl"),
                     "org.nccl4j.bench", Set.of("org.nccl4j.collectives"));
 
     private Modules() {}
