@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /** One attempt to load a library: the order of the candidates, and the words when none will do. */
@@ -26,17 +27,14 @@ final class LibrarySearch {
     /**
      * A library in this process.
      *
-     * @param linker to look up its functions
-     * @param handle what the linker knows it by
+     * @param symbols the address of a function, empty if it has none of that name
      * @param path the file, with links followed
      * @param tried what was tried, it being the last
      */
     record Loaded(
-            DynamicLinker linker, MemorySegment handle, String path, List<LibraryCandidate> tried) {
-        Optional<MemorySegment> find(String function) {
-            return linker.find(handle, function);
-        }
-    }
+            Function<String, Optional<MemorySegment>> symbols,
+            String path,
+            List<LibraryCandidate> tried) {}
 
     /** What somebody has named: it wins or fails, no other copy is tried. */
     private record Choice(String source, String value) {}
@@ -104,7 +102,7 @@ final class LibrarySearch {
     private Loaded chosenFile(Choice choice) {
         Path file = path(choice);
         return tryFile(choice.source(), file.toString())
-                .orElseThrow(() -> refusal(choice, "the file " + file));
+                .orElseThrow(() -> refusal(choice, "the file " + file, ""));
     }
 
     private Loaded chosenFolder(Choice choice) {
@@ -115,7 +113,14 @@ final class LibrarySearch {
                 return loaded.get();
             }
         }
-        throw refusal(choice, "the folder " + folder);
+        throw refusal(
+                choice,
+                "the folder " + folder,
+                ", put the library or a link to it into that folder, or name its file with -D"
+                        + kind.property()
+                        + "=FILE or "
+                        + kind.variable()
+                        + "=FILE");
     }
 
     /** Absolute, because the linker looks elsewhere for a name without a slash. */
@@ -175,8 +180,7 @@ final class LibrarySearch {
                 tried.add(new LibraryCandidate(source, file, "loaded"));
                 yield Optional.of(
                         new Loaded(
-                                linker,
-                                opened.handle(),
+                                function -> linker.find(opened.handle(), function),
                                 realPath(opened.path()),
                                 List.copyOf(tried)));
             }
@@ -187,16 +191,28 @@ final class LibrarySearch {
      * The linker's reason. It starts with the file that it is about, and when that is another one,
      * it is one that the candidate needs.
      */
-    private static String words(String file, String reason) {
+    private String words(String file, String reason) {
         int colon = reason.indexOf(": ");
         String about = colon < 0 ? "" : reason.substring(0, colon);
         if (about.equals(file)) {
-            return reason.substring(colon + 2);
+            return reason.substring(colon + 2) + otherMachine(file, reason);
         }
         String name = file.substring(file.lastIndexOf('/') + 1);
         return about.isEmpty() || about.contains(" ") || about.endsWith("/" + name)
                 ? reason
                 : "it needs " + reason;
+    }
+
+    /** glibc says of a file that is built for another machine that there is no such file. */
+    private String otherMachine(String file, String reason) {
+        if (!reason.endsWith("No such file or directory") || !file.contains("/")) {
+            return "";
+        }
+        String here = surroundings.property("os.arch").orElse("");
+        return ElfFile.machine(Path.of(file))
+                .filter(machine -> !machine.equals(here))
+                .map(machine -> " (it is there, but built for " + machine + ", not " + here + ")")
+                .orElse("");
     }
 
     private static String realPath(String path) {
@@ -208,8 +224,7 @@ final class LibrarySearch {
         }
     }
 
-    private LibraryNotLoadedException refusal(Choice choice, String named) {
-        LibraryCandidate first = tried.getFirst();
+    private LibraryNotLoadedException refusal(Choice choice, String named, String more) {
         return new LibraryNotLoadedException(
                 kind.title
                         + " cannot be loaded from "
@@ -217,11 +232,12 @@ final class LibrarySearch {
                         + ", which "
                         + choice.source()
                         + " names: "
-                        + first.outcome(),
-                lines(tried)
+                        + tried.getFirst().outcome(),
+                (tried.size() == 1 ? "" : lines(tried))
                         + "No other copy is tried, because this one was asked for. Correct or unset"
-                        + " "
+                        + " the "
                         + choice.source()
+                        + more
                         + ".",
                 tried,
                 null);

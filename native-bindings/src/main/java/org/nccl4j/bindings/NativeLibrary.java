@@ -55,7 +55,8 @@ public final class NativeLibrary {
     public SymbolLookup symbols() {
         return function -> {
             LibrarySearch.Loaded library = load();
-            return library.find(function)
+            return library.symbols()
+                    .apply(function)
                     .or(() -> {
                         throw new MissingFunctionException(function, library.path());
                     });
@@ -70,7 +71,7 @@ public final class NativeLibrary {
      * @throws LibraryNotLoadedException if there is no library
      */
     public boolean has(String function) {
-        return load().find(function).isPresent();
+        return load().symbols().apply(function).isPresent();
     }
 
     /**
