@@ -60,7 +60,8 @@ typedef struct {
 /*
  * The place of [address, address + size), which must lie in one allocation. Answers 0, or CUDA's code
  * for what a kernel of `device` would meet there: 700 (illegal address) for freed or pageable memory,
- * memory of another device, or a range beyond its allocation; `why` (of 200 bytes) says it in words.
+ * memory of another device, or a range beyond its allocation; `why` (of 200 bytes) says it in words. To be
+ * asked when the work runs, not when it is enqueued: memory of cudaMallocAsync is there from its turn on.
  */
 int emu_place_of(uint64_t address, uint64_t size, int device, emu_place *place, char *why);
 
@@ -92,6 +93,10 @@ struct emu_task {
     void (*release)(emu_task *);
     emu_task *next;     /* the machine's */
     emu_stream *stream; /* the machine's: where it was enqueued */
+    /* Another task that does the same, for a stream that is captured: the task given to emu_enqueue is then
+       never run, each launch of the graph runs a clone, and `release` is called when the graph and all
+       executables of it are destroyed. NULL: cannot be captured, and emu_enqueue spoils the capture. */
+    emu_task *(*clone)(const emu_task *);
 };
 
 /* The stream behind a cudaStream_t (NULL and 1: the legacy default stream of the current device), or
