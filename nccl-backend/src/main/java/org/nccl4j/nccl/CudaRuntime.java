@@ -1,14 +1,451 @@
 package org.nccl4j.nccl;
 
-/** The CUDA runtime's functions. Thread safety: as CUDA's own. */
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.nccl4j.bindings.NativeLibrary;
+import org.nccl4j.bindings.cudart.CudaRt;
+import org.nccl4j.bindings.cudart.CudaRtAdditions;
+import org.nccl4j.bindings.cudart.MemoryPools;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.NativeCallException;
+
+/**
+ * The CUDA runtime's functions: a code that is not 0 becomes a {@link NativeCallException} that
+ * says what was being done. Handles are addresses. Nothing here may be called before {@link
+ * NcclSetup} has found the library.
+ *
+ * <p>Thread safety: as CUDA's own, every function may be called from any thread; those that say so
+ * act on the thread's current device ({@link CurrentDevice}).
+ */
 final class CudaRuntime {
+    /** The stream that older programs share, of the thread's current device. */
+    static final long LEGACY_STREAM = 1;
+
+    /** A stream per OS thread, which virtual threads cannot use. */
+    static final long PER_THREAD_STREAM = 2;
+
+    static final int COMPUTE_CAPABILITY_MAJOR = 75;
+    static final int COMPUTE_CAPABILITY_MINOR = 76;
+    static final int MEMORY_POOLS_SUPPORTED = 115;
+
+    private static final int OUT_OF_MEMORY = 2;
+    private static final int NOT_READY = 600;
+    private static final int NON_BLOCKING_STREAM = 1;
+    private static final int EVENT_WITHOUT_TIMING = 2;
+    private static final int PORTABLE_HOST_MEMORY = 1;
+    private static final int THREAD_LOCAL_CAPTURE = 1;
+
     private CudaRuntime() {}
 
+    /** Directions of a copy, numbered as cudaMemcpyKind. */
+    enum Direction {
+        HOST_TO_HOST,
+        HOST_TO_DEVICE,
+        DEVICE_TO_HOST,
+        DEVICE_TO_DEVICE
+    }
+
+    // ---- errors
+
+    static String errorName(int code) {
+        return CudaRt.cudaGetErrorName(code).getString(0);
+    }
+
+    static String errorText(int code) {
+        return CudaRt.cudaGetErrorString(code).getString(0);
+    }
+
+    /** What a failed call becomes. */
+    static NativeCallException failed(String function, int code, String doing) {
+        return CudaErrors.exception(function, code, errorName(code), errorText(code), doing);
+    }
+
+    private static void check(String function, int code, String doing) {
+        if (code != 0) {
+            throw failed(function, code, doing);
+        }
+    }
+
+    /**
+     * Takes back what the last call of this OS thread left behind for whoever asks next, which may
+     * be a check inside NCCL. Only what was expected is taken: another error stays.
+     */
+    private static void forget(int code) {
+        if (CudaRt.cudaPeekAtLastError() == code) {
+            CudaRt.cudaGetLastError();
+        }
+    }
+
+    private static boolean isReady(String function, int code, String doing) {
+        if (code == NOT_READY) {
+            forget(NOT_READY);
+            return false;
+        }
+        check(function, code, doing);
+        return true;
+    }
+
+    private static MemorySegment at(long address) {
+        return MemorySegment.ofAddress(address);
+    }
+
+    // ---- the library and its devices
+
+    /** The number of devices, or the negated code of the error. */
+    static int deviceCountOrError() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            int code = CudaRt.cudaGetDeviceCount(cell);
+            if (code != 0) {
+                forget(code);
+                return -code;
+            }
+            return cell.get(JAVA_INT, 0);
+        }
+    }
+
+    static int runtimeVersion() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check(
+                    "cudaRuntimeGetVersion",
+                    CudaRt.cudaRuntimeGetVersion(cell),
+                    "asking for CUDA's version");
+            return cell.get(JAVA_INT, 0);
+        }
+    }
+
+    /** The newest CUDA that the driver supports; 0 if there is no driver. */
+    static int driverVersion() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check(
+                    "cudaDriverGetVersion",
+                    CudaRt.cudaDriverGetVersion(cell),
+                    "asking for the driver's version");
+            return cell.get(JAVA_INT, 0);
+        }
+    }
+
+    /** As people write it: 13000 is 13.0. */
+    static String versionText(int code) {
+        return code / 1000 + "." + code % 1000 / 10;
+    }
+
+    /** The current device of this OS thread. */
     static int currentDevice() {
-        throw new UnsupportedOperationException();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check("cudaGetDevice", CudaRt.cudaGetDevice(cell), "asking for the current device");
+            return cell.get(JAVA_INT, 0);
+        }
     }
 
     static void setDevice(int device) {
-        throw new UnsupportedOperationException(Integer.toString(device));
+        int code = CudaRt.cudaSetDevice(device);
+        if (code != 0) {
+            throw failed("cudaSetDevice", code, "making device " + device + " current");
+        }
+    }
+
+    static int deviceAttribute(int attribute, int device) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check(
+                    "cudaDeviceGetAttribute",
+                    CudaRt.cudaDeviceGetAttribute(cell, attribute, device),
+                    "asking for attribute " + attribute + " of device " + device);
+            return cell.get(JAVA_INT, 0);
+        }
+    }
+
+    static String pciBusId(int device) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(32);
+            check(
+                    "cudaDeviceGetPCIBusId",
+                    CudaRt.cudaDeviceGetPCIBusId(cell, 32, device),
+                    "asking for the PCI address of device " + device);
+            return cell.getString(0);
+        }
+    }
+
+    static boolean canAccessPeer(int device, int peer) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check(
+                    "cudaDeviceCanAccessPeer",
+                    CudaRt.cudaDeviceCanAccessPeer(cell, device, peer),
+                    "asking whether device " + device + " reaches device " + peer);
+            return cell.get(JAVA_INT, 0) != 0;
+        }
+    }
+
+    /** Memory of the current device. */
+    static Device.Memory memory(String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment free = arena.allocate(JAVA_LONG);
+            MemorySegment total = arena.allocate(JAVA_LONG);
+            check("cudaMemGetInfo", CudaRt.cudaMemGetInfo(free, total), doing);
+            return new Device.Memory(free.get(JAVA_LONG, 0), total.get(JAVA_LONG, 0));
+        }
+    }
+
+    /**
+     * From now on this OS thread's calls are refused only because of captures of its own, and
+     * disturb no other thread's.
+     */
+    static void useThreadLocalCaptureMode() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment mode = arena.allocateFrom(JAVA_INT, THREAD_LOCAL_CAPTURE);
+            check(
+                    "cudaThreadExchangeStreamCaptureMode",
+                    CudaRtAdditions.cudaThreadExchangeStreamCaptureMode(mode),
+                    "choosing this thread's capture mode");
+        }
+    }
+
+    // ---- memory
+
+    /** Memory of the current device; 0 if there is not so much. */
+    static long malloc(long sizeBytes, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            return allocated("cudaMalloc", CudaRt.cudaMalloc(cell, sizeBytes), cell, doing);
+        }
+    }
+
+    static void free(long address, String doing) {
+        check("cudaFree", CudaRt.cudaFree(at(address)), doing);
+    }
+
+    /** Pinned memory that every device can use; 0 if it cannot be had. */
+    static long hostAlloc(long sizeBytes, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            return allocated(
+                    "cudaHostAlloc",
+                    CudaRt.cudaHostAlloc(cell, sizeBytes, PORTABLE_HOST_MEMORY),
+                    cell,
+                    doing);
+        }
+    }
+
+    static void freeHost(long address, String doing) {
+        check("cudaFreeHost", CudaRt.cudaFreeHost(at(address)), doing);
+    }
+
+    /** Memory of a pool, in a stream's order; 0 if there is not so much. */
+    static long mallocFromPool(long sizeBytes, long pool, long stream, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            return allocated(
+                    "cudaMallocFromPoolAsync",
+                    MemoryPools.cudaMallocFromPoolAsync(cell, sizeBytes, at(pool), at(stream)),
+                    cell,
+                    doing);
+        }
+    }
+
+    static void freeAsync(long address, long stream, String doing) {
+        check("cudaFreeAsync", CudaRt.cudaFreeAsync(at(address), at(stream)), doing);
+    }
+
+    private static long allocated(String function, int code, MemorySegment cell, String doing) {
+        if (code == OUT_OF_MEMORY) {
+            forget(OUT_OF_MEMORY);
+            return 0;
+        }
+        check(function, code, doing);
+        return cell.get(ADDRESS, 0).address();
+    }
+
+    /**
+     * A pool of a device whose memory these devices may use as well, and which keeps what is given
+     * back to it.
+     */
+    static long createPool(int device, int[] peers) {
+        String doing = "making a memory pool of device " + device;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment properties = arena.allocate(MemoryPools.PROPERTIES);
+            properties.set(JAVA_INT, 0, MemoryPools.ALLOCATION_PINNED);
+            properties.set(JAVA_INT, 8, MemoryPools.LOCATION_DEVICE);
+            properties.set(JAVA_INT, 12, device);
+            MemorySegment cell = arena.allocate(ADDRESS);
+            check("cudaMemPoolCreate", MemoryPools.cudaMemPoolCreate(cell, properties), doing);
+            MemorySegment pool = cell.get(ADDRESS, 0);
+            MemorySegment threshold = arena.allocateFrom(JAVA_LONG, Long.MAX_VALUE);
+            check(
+                    "cudaMemPoolSetAttribute",
+                    MemoryPools.cudaMemPoolSetAttribute(
+                            pool, MemoryPools.RELEASE_THRESHOLD, threshold),
+                    doing);
+            if (peers.length > 0) {
+                MemorySegment access = arena.allocate(MemoryPools.ACCESS_DESCRIPTION, peers.length);
+                for (int i = 0; i < peers.length; i++) {
+                    access.setAtIndex(JAVA_INT, 3L * i, MemoryPools.LOCATION_DEVICE);
+                    access.setAtIndex(JAVA_INT, 3L * i + 1, peers[i]);
+                    access.setAtIndex(JAVA_INT, 3L * i + 2, MemoryPools.ACCESS_READ_WRITE);
+                }
+                check(
+                        "cudaMemPoolSetAccess",
+                        MemoryPools.cudaMemPoolSetAccess(pool, access, peers.length),
+                        doing);
+            }
+            return pool.address();
+        }
+    }
+
+    /** Gives what a pool holds and nobody uses back to the device. */
+    static void trimPool(long pool, String doing) {
+        check("cudaMemPoolTrimTo", MemoryPools.cudaMemPoolTrimTo(at(pool), 0), doing);
+    }
+
+    static void destroyPool(long pool, String doing) {
+        check("cudaMemPoolDestroy", MemoryPools.cudaMemPoolDestroy(at(pool)), doing);
+    }
+
+    // ---- streams
+
+    /** A stream of the current device that keeps no order with the default stream. */
+    static long createStream(String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            check(
+                    "cudaStreamCreateWithFlags",
+                    CudaRt.cudaStreamCreateWithFlags(cell, NON_BLOCKING_STREAM),
+                    doing);
+            return cell.get(ADDRESS, 0).address();
+        }
+    }
+
+    static void destroyStream(long stream, String doing) {
+        check("cudaStreamDestroy", CudaRt.cudaStreamDestroy(at(stream)), doing);
+    }
+
+    /** Whether nothing is left. */
+    static boolean streamQuery(long stream, String doing) {
+        return isReady("cudaStreamQuery", CudaRt.cudaStreamQuery(at(stream)), doing);
+    }
+
+    static boolean isCapturing(long stream, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check("cudaStreamIsCapturing", CudaRt.cudaStreamIsCapturing(at(stream), cell), doing);
+            return cell.get(JAVA_INT, 0) != 0;
+        }
+    }
+
+    static void streamWaitEvent(long stream, long event, String doing) {
+        check("cudaStreamWaitEvent", CudaRt.cudaStreamWaitEvent(at(stream), at(event), 0), doing);
+    }
+
+    /** The device of a stream, or -1 where this runtime cannot tell, before 12.8. */
+    static int deviceOfStream(long stream, String doing) {
+        if (!NativeLibrary.CUDA_RUNTIME.has("cudaStreamGetDevice")) {
+            return -1;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_INT);
+            check(
+                    "cudaStreamGetDevice",
+                    CudaRtAdditions.cudaStreamGetDevice(at(stream), cell),
+                    doing);
+            return cell.get(JAVA_INT, 0);
+        }
+    }
+
+    static void copyAsync(
+            long destination,
+            long source,
+            long sizeBytes,
+            Direction direction,
+            long stream,
+            String doing) {
+        check(
+                "cudaMemcpyAsync",
+                CudaRt.cudaMemcpyAsync(
+                        at(destination), at(source), sizeBytes, direction.ordinal(), at(stream)),
+                doing);
+    }
+
+    static void copyPeerAsync(
+            long destination,
+            int destinationDevice,
+            long source,
+            int sourceDevice,
+            long sizeBytes,
+            long stream,
+            String doing) {
+        check(
+                "cudaMemcpyPeerAsync",
+                CudaRt.cudaMemcpyPeerAsync(
+                        at(destination),
+                        destinationDevice,
+                        at(source),
+                        sourceDevice,
+                        sizeBytes,
+                        at(stream)),
+                doing);
+    }
+
+    static void fillAsync(long destination, byte value, long sizeBytes, long stream, String doing) {
+        check(
+                "cudaMemsetAsync",
+                CudaRt.cudaMemsetAsync(at(destination), value & 0xff, sizeBytes, at(stream)),
+                doing);
+    }
+
+    /** Has a thread of the driver call a function when the stream comes to this point. */
+    static void launchHostFunction(
+            long stream, MemorySegment function, long argument, String doing) {
+        check(
+                "cudaLaunchHostFunc",
+                CudaRt.cudaLaunchHostFunc(at(stream), function, at(argument)),
+                doing);
+    }
+
+    // ---- events
+
+    /** An event of the current device. */
+    static long createEvent(boolean timed, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            check(
+                    "cudaEventCreateWithFlags",
+                    CudaRt.cudaEventCreateWithFlags(cell, timed ? 0 : EVENT_WITHOUT_TIMING),
+                    doing);
+            return cell.get(ADDRESS, 0).address();
+        }
+    }
+
+    static void destroyEvent(long event, String doing) {
+        check("cudaEventDestroy", CudaRt.cudaEventDestroy(at(event)), doing);
+    }
+
+    static void recordEvent(long event, long stream, String doing) {
+        check("cudaEventRecord", CudaRt.cudaEventRecord(at(event), at(stream)), doing);
+    }
+
+    /** Whether the stream has passed the event's mark. */
+    static boolean eventQuery(long event, String doing) {
+        return isReady("cudaEventQuery", CudaRt.cudaEventQuery(at(event)), doing);
+    }
+
+    /** The time between two passed events of one device. */
+    static float elapsedMillis(long earlier, long later, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_FLOAT);
+            check(
+                    "cudaEventElapsedTime",
+                    CudaRt.cudaEventElapsedTime(cell, at(earlier), at(later)),
+                    doing);
+            return cell.get(JAVA_FLOAT, 0);
+        }
     }
 }

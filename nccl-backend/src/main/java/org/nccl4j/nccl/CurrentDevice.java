@@ -13,8 +13,11 @@ final class CurrentDevice {
      * Makes a device the current one.
      *
      * @return the one before, for {@link #leave}
+     * @throws org.nccl4j.collectives.InvalidArgumentException if the current context is a foreign
+     *     one, which leaving could not make current again
      */
     static int enter(int device) {
+        DriverContext.refuseIfForeign();
         int previous = CudaRuntime.currentDevice();
         if (previous != device) {
             CudaRuntime.setDevice(device);

@@ -1,22 +1,177 @@
 package org.nccl4j.nccl;
 
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import org.nccl4j.bindings.CudaDriver;
+import org.nccl4j.bindings.LibraryNotLoadedException;
+import org.nccl4j.bindings.NativeLibrary;
+import org.nccl4j.collectives.InvalidArgumentException;
+
 /**
- * The CUDA driver's current context of this thread. The runtime, and so NCCL, works in a device's
- * primary context; a thread whose current context is another one, as users of the driver API have,
- * would hand NCCL memory and streams that its kernels cannot use.
+ * Contexts of the CUDA driver. The runtime, and so NCCL, works in a device's primary context; users
+ * of the driver API may have made others, whose memory and streams NCCL's kernels cannot use.
+ * Without the driver's library nothing is known and nothing is refused.
  *
- * <p>Thread safety: all methods may be called from any platform thread.
+ * <p>Thread safety: all methods may be called from any thread; what is current is so for an OS
+ * thread.
  */
 final class DriverContext {
+    private static final List<String> NEEDED =
+            List.of(
+                    "cuInit",
+                    "cuDeviceGet",
+                    "cuDeviceGetName",
+                    "cuCtxGetCurrent",
+                    "cuCtxGetDevice",
+                    "cuDevicePrimaryCtxGetState",
+                    "cuDevicePrimaryCtxRetain",
+                    "cuDevicePrimaryCtxRelease_v2",
+                    "cuStreamGetCtx");
+
     private DriverContext() {}
 
+    private static final class Driver {
+        static final boolean KNOWN = load();
+
+        private static boolean load() {
+            try {
+                return NEEDED.stream().allMatch(NativeLibrary.CUDA_DRIVER::has)
+                        && CudaDriver.cuInit(0) == 0;
+            } catch (LibraryNotLoadedException e) {
+                // It comes with the driver; CUDA itself says what is missing there.
+                return false;
+            }
+        }
+    }
+
+    /** Whether the driver's library has been found. */
+    static boolean isKnown() {
+        return Driver.KNOWN;
+    }
+
+    /** The product's name of a device, or null where the driver's library is missing. */
+    static String deviceName(int ordinal) {
+        if (!isKnown()) {
+            return null;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment device = arena.allocate(JAVA_INT);
+            MemorySegment name = arena.allocate(256);
+            int code = CudaDriver.cuDeviceGet(device, ordinal);
+            if (code == 0) {
+                code =
+                        CudaDriver.cuDeviceGetName(
+                                name, (int) name.byteSize(), device.get(JAVA_INT, 0));
+            }
+            return code == 0 ? name.getString(0) : null;
+        }
+    }
+
     /**
-     * Refuses a thread whose current context is not the primary context of a device. Without the
-     * driver's library nothing is known and nothing is refused.
+     * Refuses a thread whose current context is not the primary context of its device.
      *
-     * @throws org.nccl4j.collectives.InvalidArgumentException naming the context
+     * @throws InvalidArgumentException naming the context
      */
-    static void refuseIfForeign(String operation) {
-        assert operation != null;
+    static void refuseIfForeign() {
+        if (!isKnown()) {
+            return;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            MemorySegment device = arena.allocate(JAVA_INT);
+            if (CudaDriver.cuCtxGetCurrent(cell) != 0) {
+                return;
+            }
+            long context = cell.get(ADDRESS, 0).address();
+            if (context == 0 || CudaDriver.cuCtxGetDevice(device) != 0) {
+                return;
+            }
+            int ordinal = device.get(JAVA_INT, 0);
+            if (context != primary(ordinal)) {
+                throw new InvalidArgumentException(
+                        "the current CUDA context of this thread, 0x"
+                                + Long.toHexString(context)
+                                + ", is not the primary context of device "
+                                + ordinal
+                                + ", so NCCL could not share memory and streams with it; make the"
+                                + " primary one current (cuDevicePrimaryCtxRetain and"
+                                + " cuCtxSetCurrent), or call from another thread; nothing has"
+                                + " changed");
+            }
+        }
+    }
+
+    /** The primary context of a device, 0 if it has none yet; makes none. */
+    private static long primary(int device) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment flags = arena.allocate(JAVA_INT);
+            MemorySegment active = arena.allocate(JAVA_INT);
+            MemorySegment cell = arena.allocate(ADDRESS);
+            if (CudaDriver.cuDevicePrimaryCtxGetState(device, flags, active) != 0
+                    || active.get(JAVA_INT, 0) == 0
+                    || CudaDriver.cuDevicePrimaryCtxRetain(cell, device) != 0) {
+                return 0;
+            }
+            CudaDriver.cuDevicePrimaryCtxRelease(device);
+            return cell.get(ADDRESS, 0).address();
+        }
+    }
+
+    /**
+     * Refuses a stream that others made unless it is of a device's primary context.
+     *
+     * @param stream a valid {@code cudaStream_t} other than the special ones
+     * @param ordinal the device it must be of
+     * @param devices how many devices there are
+     * @throws InvalidArgumentException naming what it is of
+     */
+    static void requireStreamOf(long stream, int ordinal, int devices) {
+        if (!isKnown()) {
+            return;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            int code = CudaDriver.cuStreamGetCtx(MemorySegment.ofAddress(stream), cell);
+            if (code != 0) {
+                throw refusal(
+                        stream,
+                        ordinal,
+                        "the driver does not know it (cuStreamGetCtx answered " + code + ")");
+            }
+            long context = cell.get(ADDRESS, 0).address();
+            if (context == primary(ordinal)) {
+                return;
+            }
+            for (int other = 0; other < devices; other++) {
+                if (other != ordinal && context == primary(other)) {
+                    throw refusal(
+                            stream,
+                            ordinal,
+                            "it is a stream of device " + other + "; wrap it with that device");
+                }
+            }
+            throw refusal(
+                    stream,
+                    ordinal,
+                    "it is a stream of the context 0x"
+                            + Long.toHexString(context)
+                            + ", which is not the primary context of a device; make it in the"
+                            + " primary one");
+        }
+    }
+
+    private static InvalidArgumentException refusal(long stream, int ordinal, String why) {
+        return new InvalidArgumentException(
+                "0x"
+                        + Long.toHexString(stream)
+                        + " cannot be wrapped as a stream of device "
+                        + ordinal
+                        + ": "
+                        + why
+                        + "; nothing has changed");
     }
 }

@@ -14,6 +14,7 @@ import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.Graph;
 import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.LibraryUnavailableException;
+import org.nccl4j.collectives.LoadedLibrary;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.RecordedGroup;
 import org.nccl4j.collectives.UniqueId;
@@ -34,7 +35,7 @@ public final class NcclBackend implements Backend {
 
     @Override
     public Availability availability() {
-        return new Availability.Unavailable(List.of("the NCCL backend is being built"));
+        return NcclSetup.get().availability();
     }
 
     private static LibraryUnavailableException unavailable() {
@@ -43,22 +44,27 @@ public final class NcclBackend implements Backend {
 
     @Override
     public Capabilities capabilities() {
-        throw unavailable();
+        return NcclSetup.get().required().capabilities();
+    }
+
+    @Override
+    public List<LoadedLibrary> libraries() {
+        return NcclSetup.get().libraries();
     }
 
     @Override
     public List<Device> devices() {
-        throw unavailable();
+        return List.copyOf(NcclSetup.get().required().devices());
     }
 
     @Override
     public int deviceLimit() {
-        throw unavailable();
+        return NcclSetup.get().required().devices().size();
     }
 
     @Override
     public Device device(int ordinal) {
-        throw unavailable();
+        return NcclSetup.get().required().device(ordinal);
     }
 
     @Override

@@ -1,15 +1,274 @@
 package org.nccl4j.nccl;
 
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.UnsupportedException;
 
-/** A GPU. Thread safety: all methods may be called from any thread. */
+/**
+ * A GPU, with what its streams share: events, pinned memory for staging, a pool for stream-ordered
+ * memory. These are made at the first need and given back when the device's last stream is closed,
+ * so that a program that closes everything leaves nothing behind.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
 final class NcclDevice implements Device {
     private final int ordinal;
+    private final int count;
+    private final String name;
+    private final String busId;
+    private final int computeCapability;
+    private final EventPool events = new EventPool(this);
+    private final Staging staging = new Staging(this);
+    private final Reaper reaper = new Reaper(this);
 
-    NcclDevice(int ordinal) {
+    /** Those that are open or have work. */
+    private final Set<NcclStream> streams = ConcurrentHashMap.newKeySet();
+
+    /** While memory is being freed, which waits for the device, nothing is launched on it. */
+    private volatile boolean freeing;
+
+    // ---- guarded by this
+
+    /** Open streams, and those who use for a moment what streams share. */
+    private int retained;
+
+    private long sideStream;
+    private long pool;
+
+    private NcclDevice(int ordinal, int count) {
         this.ordinal = ordinal;
+        this.count = count;
+        this.computeCapability =
+                10 * CudaRuntime.deviceAttribute(CudaRuntime.COMPUTE_CAPABILITY_MAJOR, ordinal)
+                        + CudaRuntime.deviceAttribute(
+                                CudaRuntime.COMPUTE_CAPABILITY_MINOR, ordinal);
+        String product = DriverContext.deviceName(ordinal);
+        this.name =
+                product == null
+                        ? "GPU of compute capability "
+                                + computeCapability / 10
+                                + "."
+                                + computeCapability % 10
+                        : product;
+        this.busId = busId(CudaRuntime.pciBusId(ordinal));
     }
+
+    /** The devices of this process, in CUDA's order. */
+    static List<NcclDevice> all(int count) {
+        List<NcclDevice> devices = new ArrayList<>();
+        for (int ordinal = 0; ordinal < count; ordinal++) {
+            devices.add(new NcclDevice(ordinal, count));
+        }
+        return List.copyOf(devices);
+    }
+
+    /** CUDA's PCI address without the function: {@code 00000000:3B:00.0} is 0000:3b:00. */
+    static String busId(String cudaBusId) {
+        String address = cudaBusId.toLowerCase(Locale.ROOT);
+        int function = address.indexOf('.');
+        if (function >= 0) {
+            address = address.substring(0, function);
+        }
+        int domainDigits = address.indexOf(':');
+        return domainDigits > 4 ? address.substring(domainDigits - 4) : address;
+    }
+
+    // ---- for the rest of the backend
+
+    /** Ten times the major number, plus the minor one. */
+    int computeCapability() {
+        return computeCapability;
+    }
+
+    EventPool events() {
+        return events;
+    }
+
+    Staging staging() {
+        return staging;
+    }
+
+    Reaper reaper() {
+        return reaper;
+    }
+
+    /** Calls something with this device as the current one, on a platform thread. */
+    <T> T call(Supplier<T> body) {
+        return PlatformThread.call(() -> {
+            int previous = CurrentDevice.enter(ordinal);
+            try {
+                return body.get();
+            } finally {
+                CurrentDevice.leave(previous);
+            }
+        });
+    }
+
+    /** As {@link #call}. */
+    void run(Runnable body) {
+        Object nothing =
+                call(() -> {
+                    body.run();
+                    return null;
+                });
+        assert nothing == null;
+    }
+
+    private void keep(NcclStream stream) {
+        streams.add(stream);
+    }
+
+    /** A stream is closed and has no work any more. */
+    void drop(NcclStream stream) {
+        streams.remove(stream);
+    }
+
+    /**
+     * Holds back launches, if nothing has been launched that is not over. {@link #endFreeing} must
+     * follow if so. A launch that is just about to be made is not held back: then freeing waits for
+     * it, as CUDA does.
+     */
+    boolean beginFreeing() {
+        freeing = true;
+        for (NcclStream stream : streams) {
+            if (!stream.isIdle()) {
+                freeing = false;
+                return false;
+            }
+        }
+        return true;
+    }
+
+    void endFreeing() {
+        freeing = false;
+    }
+
+    /** Waits while memory is being freed. */
+    void awaitFreed() {
+        if (freeing) {
+            Waiting.untilUninterruptibly(() -> !freeing, System.nanoTime(), Long.MAX_VALUE);
+        }
+    }
+
+    /** A stream of our own for what is no stream's business in particular; while retained. */
+    synchronized long sideStream() {
+        if (sideStream == 0) {
+            sideStream =
+                    call(() ->
+                            CudaRuntime.createStream("making a stream of " + this + " for memory"));
+        }
+        return sideStream;
+    }
+
+    /** The pool of stream-ordered memory, 0 if the device has none; while retained. */
+    synchronized long pool() {
+        if (pool == 0
+                && CudaRuntime.deviceAttribute(CudaRuntime.MEMORY_POOLS_SUPPORTED, ordinal) != 0) {
+            int[] peers = new int[count];
+            int reaching = 0;
+            for (int peer = 0; peer < count; peer++) {
+                if (peer != ordinal && CudaRuntime.canAccessPeer(peer, ordinal)) {
+                    peers[reaching++] = peer;
+                }
+            }
+            pool = CudaRuntime.createPool(ordinal, Arrays.copyOf(peers, reaching));
+        }
+        return pool;
+    }
+
+    /** What streams share is needed from now on; {@link #release} must follow. */
+    synchronized void retain() {
+        retained++;
+    }
+
+    synchronized boolean isRetained() {
+        return retained > 0;
+    }
+
+    void release() {
+        synchronized (this) {
+            retained--;
+        }
+        giveBackIfUnused();
+    }
+
+    private void giveBackIfUnused() {
+        long unusedStream;
+        long unusedPool;
+        synchronized (this) {
+            if (retained > 0) {
+                return;
+            }
+            unusedStream = sideStream;
+            sideStream = 0;
+            unusedPool = pool;
+            pool = 0;
+        }
+        String doing = "giving back what the streams of " + this + " shared";
+        if (unusedStream != 0) {
+            // CUDA does what is left in it first.
+            CudaRuntime.destroyStream(unusedStream, doing);
+        }
+        if (unusedPool != 0) {
+            // Memory that is still in use keeps it.
+            CudaRuntime.destroyPool(unusedPool, doing);
+        }
+        events.drain();
+        staging.drain();
+    }
+
+    /** Frees what can be freed now, for one who needs memory. */
+    void makeRoom() {
+        reaper.freePassed();
+        long unused;
+        synchronized (this) {
+            unused = pool;
+        }
+        if (unused != 0) {
+            CudaRuntime.trimPool(unused, "making room on " + this);
+        }
+    }
+
+    InvalidArgumentException outOfMemory(String what, long sizeBytes) {
+        Memory memory = memory();
+        long waitingBytes = reaper.waitingBytes();
+        return new InvalidArgumentException(
+                "cannot allocate "
+                        + sizeBytes
+                        + " bytes of "
+                        + what
+                        + " on "
+                        + this
+                        + ": "
+                        + memory.freeBytes()
+                        + " of "
+                        + memory.totalBytes()
+                        + " bytes of device memory are free"
+                        + (waitingBytes == 0
+                                ? ""
+                                : ", and "
+                                        + waitingBytes
+                                        + " bytes of closed buffers wait for the device to finish"
+                                        + " its work")
+                        + "; nothing has changed, close buffers or use smaller ones");
+    }
+
+    static void requireSize(long sizeBytes) {
+        if (sizeBytes < 0) {
+            throw new InvalidArgumentException(
+                    "cannot allocate " + sizeBytes + " bytes; the size must be at least 0");
+        }
+    }
+
+    // ---- Device
 
     @Override
     public int ordinal() {
@@ -18,31 +277,125 @@ final class NcclDevice implements Device {
 
     @Override
     public String name() {
-        throw new UnsupportedOperationException();
+        return name;
     }
 
     @Override
     public String busId() {
-        throw new UnsupportedOperationException();
+        return busId;
     }
 
     @Override
     public Memory memory() {
-        throw new UnsupportedOperationException();
+        return call(() -> CudaRuntime.memory("asking for the memory of " + this));
     }
 
     @Override
     public DeviceBuffer allocate(long sizeBytes) {
-        throw new UnsupportedOperationException();
+        requireSize(sizeBytes);
+        if (sizeBytes == 0) {
+            return DeviceBuffer.EMPTY;
+        }
+        String doing = "allocating " + sizeBytes + " bytes on " + this;
+        long address = call(() -> CudaRuntime.malloc(sizeBytes, doing));
+        if (address == 0) {
+            makeRoom();
+            address = call(() -> CudaRuntime.malloc(sizeBytes, doing));
+        }
+        if (address == 0) {
+            throw outOfMemory("device memory", sizeBytes);
+        }
+        return NcclMemory.device(this, address, sizeBytes);
+    }
+
+    @Override
+    public DeviceBuffer allocateHost(long sizeBytes) {
+        requireSize(sizeBytes);
+        if (sizeBytes == 0) {
+            return DeviceBuffer.EMPTY;
+        }
+        String doing = "allocating " + sizeBytes + " bytes of pinned memory for " + this;
+        long address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
+        if (address == 0) {
+            makeRoom();
+            address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
+        }
+        if (address == 0) {
+            throw outOfMemory("pinned memory", sizeBytes);
+        }
+        return NcclMemory.pinned(this, address, sizeBytes);
     }
 
     @Override
     public NcclStream createStream() {
-        throw new UnsupportedOperationException();
+        retain();
+        long address = 0;
+        NcclStream stream = null;
+        try {
+            address = call(() -> CudaRuntime.createStream("making a stream of " + this));
+            stream = new NcclStream(this, address, false);
+        } finally {
+            if (stream == null) {
+                if (address != 0) {
+                    CudaRuntime.destroyStream(address, "giving back a stream of " + this);
+                }
+                release();
+            }
+        }
+        keep(stream);
+        return stream;
+    }
+
+    @Override
+    public NcclStream wrapStream(long handle) {
+        if (handle == CudaRuntime.PER_THREAD_STREAM) {
+            throw new UnsupportedException(
+                    "cudaStreamPerThread (2) cannot be wrapped: it is another stream on each OS"
+                            + " thread, and work of a communicator is issued and watched by several;"
+                            + " make a stream with createStream() or cudaStreamCreate");
+        }
+        if (handle != 0 && handle != CudaRuntime.LEGACY_STREAM) {
+            DriverContext.requireStreamOf(handle, ordinal, count);
+            requireStreamOfThis(handle);
+        }
+        retain();
+        NcclStream stream = null;
+        try {
+            stream = new NcclStream(this, handle, true);
+        } finally {
+            if (stream == null) {
+                release();
+            }
+        }
+        keep(stream);
+        return stream;
+    }
+
+    /** For where the driver's library is missing. */
+    private void requireStreamOfThis(long handle) {
+        int device =
+                DriverContext.isKnown()
+                        ? ordinal
+                        : CudaRuntime.deviceOfStream(handle, "wrapping a stream of " + this);
+        if (device >= 0 && device != ordinal) {
+            throw new InvalidArgumentException(
+                    "0x"
+                            + Long.toHexString(handle)
+                            + " cannot be wrapped as a stream of device "
+                            + ordinal
+                            + ": it is a stream of device "
+                            + device
+                            + "; wrap it with that device; nothing has changed");
+        }
     }
 
     @Override
     public NcclEvent createEvent() {
-        throw new UnsupportedOperationException();
+        return new NcclEvent();
+    }
+
+    @Override
+    public String toString() {
+        return "device " + ordinal + " (" + name + ")";
     }
 }

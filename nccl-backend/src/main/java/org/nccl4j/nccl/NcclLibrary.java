@@ -1,14 +1,30 @@
 package org.nccl4j.nccl;
 
+import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.TreeMap;
 import org.nccl4j.bindings.NativeLibrary;
+import org.nccl4j.bindings.ProcessEnvironment;
 import org.nccl4j.bindings.nccl.Nccl;
+import org.nccl4j.collectives.LibraryUnavailableException;
 import org.nccl4j.collectives.NativeCallException;
+import org.nccl4j.collectives.UnsupportedException;
 
 /**
  * NCCL's functions. Operations and group calls give the raw result code, to be compared with {@link
- * #SUCCESS} and {@link #IN_PROGRESS}; all others throw for any other code than these two.
+ * #SUCCESS} and {@link #IN_PROGRESS}; all others throw for any other code than these two. Nothing
+ * here may be called before {@link NcclSetup} has found the library, but for {@link
+ * #versionCode()}.
+ *
+ * <p>Before NCCL's first call its environment is completed: each system property {@code
+ * nccl4j.env.NAME} becomes the environment variable {@code NAME}, and where NCCL_DEBUG is set
+ * without NCCL_DEBUG_FILE its output goes to the standard error stream, because standard output
+ * belongs to the program.
  *
  * <p>Thread safety: as NCCL's own; what is about the library and not about a communicator may be
  * called from any thread.
@@ -17,18 +33,99 @@ final class NcclLibrary {
     static final int SUCCESS = 0;
     static final int IN_PROGRESS = 7;
 
+    /** The first version with split and with today's layout of the configuration. */
+    static final int OLDEST_VERSION_CODE = 21801;
+
+    private static final String ENVIRONMENT_PREFIX = "nccl4j.env.";
+
+    private static final System.Logger LOG = System.getLogger(NcclLibrary.class.getName());
+
     private NcclLibrary() {}
+
+    /** Known from the first call on. */
+    private static final class Version {
+        static final int CODE = load();
+
+        private static int load() {
+            // For the loader's own exception, before a class of functions wraps it in an error.
+            if (!NativeLibrary.NCCL.has("ncclGetVersion")) {
+                throw new LibraryUnavailableException(
+                        path() + " has no ncclGetVersion, so it is not NCCL");
+            }
+            completeEnvironment();
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment cell = arena.allocate(ValueLayout.JAVA_INT);
+                int code = Nccl.ncclGetVersion(cell);
+                if (code != SUCCESS) {
+                    throw new LibraryUnavailableException(
+                            "ncclGetVersion of " + path() + " answered " + code);
+                }
+                return cell.get(ValueLayout.JAVA_INT, 0);
+            }
+        }
+    }
+
+    private static void completeEnvironment() {
+        Map<String, String> given = new TreeMap<>();
+        for (String property : System.getProperties().stringPropertyNames()) {
+            if (property.startsWith(ENVIRONMENT_PREFIX)) {
+                given.put(
+                        property.substring(ENVIRONMENT_PREFIX.length()),
+                        System.getProperty(property));
+            }
+        }
+        String debug = given.getOrDefault("NCCL_DEBUG", System.getenv("NCCL_DEBUG"));
+        String debugFile = given.getOrDefault("NCCL_DEBUG_FILE", System.getenv("NCCL_DEBUG_FILE"));
+        if (debug != null && !debug.isBlank() && (debugFile == null || debugFile.isBlank())) {
+            given.put("NCCL_DEBUG_FILE", debugFile());
+        }
+        given.forEach(ProcessEnvironment::set);
+    }
+
+    /**
+     * Where NCCL shall write. It opens the file for itself and empties it, so that a file that
+     * standard error has been sent to cannot be shared with it.
+     */
+    private static String debugFile() {
+        Path standardError = Path.of("/dev/stderr");
+        try {
+            Path target = standardError.toRealPath();
+            if (!Files.isRegularFile(target)) {
+                return standardError.toString();
+            }
+            String beside = target + ".nccl.%p";
+            LOG.log(
+                    System.Logger.Level.INFO,
+                    "NCCL_DEBUG output goes to {0} (%p is the process id); set NCCL_DEBUG_FILE to"
+                            + " choose",
+                    beside);
+            return beside;
+        } catch (IOException e) {
+            // A pipe or socket has no path.
+            return standardError.toString();
+        }
+    }
 
     // ---- the library
 
-    /** As the library tells it, such as 23007. */
+    /**
+     * As the library tells it, such as 23007.
+     *
+     * @throws org.nccl4j.bindings.LibraryNotLoadedException if it cannot be loaded
+     */
     static int versionCode() {
-        throw new UnsupportedOperationException();
+        return Version.CODE;
     }
 
     /** As people write it, such as 2.30.7. */
     static String version() {
-        throw new UnsupportedOperationException();
+        return version(versionCode());
+    }
+
+    /** A version code as people write it; the formula changed with 2.9. */
+    static String version(int code) {
+        int major = code < 10_000 ? 1_000 : 10_000;
+        return code / major + "." + code % major / 100 + "." + code % 100;
     }
 
     /** The file that was loaded. */
@@ -42,6 +139,28 @@ final class NcclLibrary {
     }
 
     /**
+     * Refuses what the loaded library is too old for.
+     *
+     * @param function the function that is needed
+     * @param since the first version that has it, such as 22803
+     * @param doing what needs it
+     */
+    static void require(String function, int since, String doing) {
+        if (!has(function)) {
+            throw new UnsupportedException(
+                    doing
+                            + " needs NCCL "
+                            + version(since)
+                            + " ("
+                            + function
+                            + "), loaded is "
+                            + version()
+                            + " from "
+                            + path());
+        }
+    }
+
+    /**
      * What a failed call becomes.
      *
      * @param function the C function
@@ -49,7 +168,21 @@ final class NcclLibrary {
      * @param doing what was being done, by whom: operation, number, rank, communicator
      */
     static NativeCallException failed(String function, int code, String doing) {
-        throw new UnsupportedOperationException();
+        return NcclErrors.exception(function, code, errorText(code), lastErrorText(), doing);
+    }
+
+    /** What NCCL calls a code. */
+    static String errorText(int code) {
+        return Nccl.ncclGetErrorString(code).getString(0);
+    }
+
+    /**
+     * The text of NCCL's last warning, copied. It is one for the whole process, of any thread's
+     * call, and never forgotten; empty if there was none.
+     */
+    static String lastErrorText() {
+        MemorySegment text = Nccl.ncclGetLastError(MemorySegment.NULL);
+        return text.address() == 0 ? "" : text.getString(0).strip();
     }
 
     private static int checked(String function, int code, String doing) {
@@ -114,6 +247,12 @@ final class NcclLibrary {
                 Nccl.ncclCommGetAsyncError(at(communicator), stateCell),
                 doing);
         return stateCell.get(ValueLayout.JAVA_INT, 0);
+    }
+
+    /** The communicator's device, as NCCL knows it. */
+    static int commCuDevice(long communicator, MemorySegment deviceCell, String doing) {
+        checked("ncclCommCuDevice", Nccl.ncclCommCuDevice(at(communicator), deviceCell), doing);
+        return deviceCell.get(ValueLayout.JAVA_INT, 0);
     }
 
     static int redOpCreatePreMulSum(

@@ -1,15 +1,149 @@
 package org.nccl4j.nccl;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.lang.ref.WeakReference;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.UnsupportedException;
+import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.ArgumentChecks;
+import org.nccl4j.collectives.spi.Durations;
 
-/** A CUDA stream. Thread safety: as {@link DeviceStream}. */
+/**
+ * A CUDA stream. Work that needs memory or belongs to a communicator gets a ticket, from 1; how far
+ * the stream is is found out by looking at CUDA, and remembered.
+ *
+ * <p>Our own streams may be asked at any time. A stream that others own may be destroyed by them
+ * whenever its work is over, so behind each operation there an event of ours is recorded, and only
+ * that is looked at unless the user asks.
+ *
+ * <p>Thread safety: as {@link DeviceStream}. Tickets are given out by one thread at a time, that
+ * which enqueues. {@code touchers} keeps others off the stream while NCCL launches on it in the
+ * background, and once it is gone.
+ */
 final class NcclStream implements DeviceStream {
+    private static final int MOST_SUPPRESSED = 10;
+
+    /** How long the whole stream is asked before a mark of its own is recorded. */
+    private static final long ASKING_NANOS = 5_000;
+
+    /** States of the marker: it is to be recorded by who enqueues next. */
+    private static final int ASKED = 0;
+
+    private static final int RECORDING = 1;
+    private static final int OUTSTANDING = 2;
+
+    /** In place of a number of touchers. */
+    private static final int LAUNCHING = -1;
+
+    private static final int GONE = -2;
+
+    private static final AtomicInteger NUMBERS = new AtomicInteger();
+    private static final CommunicatorUse[] NO_USES = {};
+
+    private static final VarHandle ISSUED;
+    private static final VarHandle PASSED;
+    private static final VarHandle MARKING;
+
+    static {
+        try {
+            MethodHandles.Lookup lookup = MethodHandles.lookup();
+            ISSUED = lookup.findVarHandle(NcclStream.class, "issued", long.class);
+            PASSED = lookup.findVarHandle(NcclStream.class, "passed", long.class);
+            MARKING = lookup.findVarHandle(NcclStream.class, "marking", int.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    /** The last ticket of a communicator, which it does not keep reachable. */
+    private static final class CommunicatorUse {
+        private final WeakReference<NcclCommunicator> communicator;
+        private volatile long ticket;
+
+        CommunicatorUse(NcclCommunicator communicator) {
+            this.communicator = new WeakReference<>(communicator);
+        }
+    }
+
+    private final NcclDevice device;
+    private final long address;
+    private final boolean foreign;
+
+    /** A default stream is that of the current device. */
+    private final boolean needsDevice;
+
+    private final String name;
+    private final AtomicInteger touchers = new AtomicInteger();
+    private volatile boolean closed;
+
+    // ---- tickets
+
+    private long issued;
+    private volatile long passed;
+    private CommunicatorUse lastUse = new CommunicatorUse(null);
+    private volatile CommunicatorUse[] uses = NO_USES;
+
+    // ---- the marker: recorded behind some ticket when the watchdog has asked for it
+
+    private final long marker;
+    private volatile int marking = ASKED;
+    private volatile long markerTicket;
+
+    // ---- the tail: recorded behind each ticket of a foreign stream, and at the end of ours
+
+    private final long tail;
+    private volatile long tailTicket;
+
+    // ---- what the watchdog saw last; by it only
+
+    private long sampledPassed;
+    private long busySinceNanos = -1;
+
+    // ---- failures, guarded by the list
+
+    private final List<CommunicatorFailure> failures = new ArrayList<>(1);
+    private volatile boolean hasFailures;
+    private volatile int failureCount;
+    private CommunicatorFailure lastFailure;
+
+    NcclStream(NcclDevice device, long address, boolean foreign) {
+        this.device = device;
+        this.address = address;
+        this.foreign = foreign;
+        this.needsDevice = address == 0 || address == CudaRuntime.LEGACY_STREAM;
+        this.name =
+                (foreign
+                                ? "foreign stream 0x" + Long.toHexString(address)
+                                : "stream " + NUMBERS.getAndIncrement())
+                        + " of device "
+                        + device.ordinal();
+        this.marker = device.events().take(false);
+        long second = 0;
+        try {
+            second = device.events().take(false);
+        } finally {
+            if (second == 0) {
+                device.events().giveBack(marker, false);
+            }
+        }
+        this.tail = second;
+    }
+
     /** The stream, or a refusal of what is null or of another backend. */
     static NcclStream of(String operation, DeviceStream stream) {
         if (stream instanceof NcclStream mine) {
@@ -26,110 +160,813 @@ final class NcclStream implements DeviceStream {
 
     /** The {@code cudaStream_t}. */
     MemorySegment handle() {
-        return MemorySegment.ofAddress(address());
+        return MemorySegment.ofAddress(address);
     }
 
     /** The {@code cudaStream_t} as a number. */
     long address() {
-        throw new UnsupportedOperationException();
+        return address;
     }
 
     /** Whether others own it. */
     boolean isForeign() {
-        throw new UnsupportedOperationException();
+        return foreign;
     }
 
+    /**
+     * To be asked before something is enqueued.
+     *
+     * @throws InvalidArgumentException if it has been closed
+     * @throws UnsupportedException if its owner is capturing it
+     */
     void requireOpen(String operation) {
-        throw new UnsupportedOperationException(operation);
+        if (closed) {
+            throw new InvalidArgumentException(
+                    operation
+                            + ": "
+                            + this
+                            + " has been closed; make another with device().createStream()");
+        }
+        device.awaitFreed();
+        if (foreign) {
+            requireNoCapture(operation);
+        }
     }
 
-    /** An operation has been enqueued here, by this thread. */
+    private void requireNoCapture(String operation) {
+        boolean[] capturing = new boolean[1];
+        onDevice(() -> capturing[0] = CudaRuntime.isCapturing(address, operation));
+        if (capturing[0]) {
+            throw new UnsupportedException(
+                    operation
+                            + ": "
+                            + this
+                            + " is being captured into a graph by its owner, and this backend"
+                            + " cannot capture; end the capture first; nothing was enqueued");
+        }
+    }
+
+    /** An operation has been enqueued here, by this thread; gives out the next ticket. */
     void enqueued(NcclCommunicator communicator) {
-        throw new UnsupportedOperationException(communicator.describe());
+        CommunicatorUse use = lastUse;
+        if (!use.communicator.refersTo(communicator)) {
+            use = useOf(communicator);
+        }
+        use.ticket = issued + 1;
+        issue();
+    }
+
+    private CommunicatorUse useOf(NcclCommunicator communicator) {
+        List<CommunicatorUse> kept = new ArrayList<>();
+        CommunicatorUse found = null;
+        long over = passed;
+        for (CommunicatorUse use : uses) {
+            if (use.communicator.refersTo(communicator)) {
+                found = use;
+            } else if (use.ticket > over) {
+                kept.add(use);
+            }
+        }
+        if (found == null) {
+            found = new CommunicatorUse(communicator);
+        }
+        kept.add(found);
+        uses = kept.toArray(NO_USES);
+        lastUse = found;
+        return found;
+    }
+
+    private void issue() {
+        long ticket = issued + 1;
+        ISSUED.setRelease(this, ticket);
+        if (marking == ASKED || foreign) {
+            mark(ticket);
+        }
+    }
+
+    /** Throws nothing: what a ticket was given out for has been enqueued. */
+    private void mark(long ticket) {
+        try {
+            if (foreign) {
+                recordRaw(tail, "marking the end of " + this);
+                tailTicket = ticket;
+            }
+            if (MARKING.compareAndSet(this, ASKED, RECORDING)) {
+                recordMarker(ticket);
+            }
+        } catch (CollectiveException e) {
+            remember(e);
+        }
+    }
+
+    /** The marker is this thread's. */
+    private void recordMarker(long ticket) {
+        boolean recorded = false;
+        try {
+            recordRaw(marker, "marking work");
+            markerTicket = ticket;
+            recorded = true;
+        } finally {
+            marking = recorded ? OUTSTANDING : ASKED;
+        }
     }
 
     /** How many tickets have been given out. */
     long issued() {
-        throw new UnsupportedOperationException();
+        return (long) ISSUED.getAcquire(this);
     }
 
     /** The last ticket that is known to be over. */
     long passed() {
-        throw new UnsupportedOperationException();
+        return passed;
     }
 
-    /** A launch begins that NCCL goes on with after the call: nothing may touch the stream. */
+    /**
+     * A launch begins that NCCL goes on with after the call: until {@link #launchEnds} nobody else
+     * touches the stream.
+     */
     void launchBegins() {
-        throw new UnsupportedOperationException();
+        while (!touchers.compareAndSet(0, LAUNCHING)) {
+            Thread.onSpinWait();
+        }
     }
 
     void launchEnds() {
-        throw new UnsupportedOperationException();
+        touchers.compareAndSet(LAUNCHING, 0);
     }
 
-    /** Looks at how far it is, and asks for the next marker; by the watchdog only. */
+    /**
+     * Looks how far it is, and asks for the next marker; by the watchdog only.
+     *
+     * @throws CollectiveException if the device's context is lost
+     */
     void sample(long nowNanos) {
-        throw new UnsupportedOperationException(Long.toString(nowNanos));
+        look();
+        long over = passed;
+        long given = issued();
+        if (marking == OUTSTANDING && markerTicket <= over) {
+            marking = ASKED;
+        }
+        if (over >= given) {
+            busySinceNanos = -1;
+        } else {
+            if (over > sampledPassed || busySinceNanos < 0) {
+                busySinceNanos = nowNanos;
+            }
+            if (!foreign && !closed && marking == ASKED && touch()) {
+                try {
+                    if (MARKING.compareAndSet(this, ASKED, RECORDING)) {
+                        recordMarker(issued());
+                    }
+                } finally {
+                    leave();
+                }
+            }
+        }
+        sampledPassed = over;
     }
 
-    /** Since when the oldest unpassed ticket has headed the stream, or -1 if it is idle. */
+    /**
+     * Since when the oldest unpassed ticket has headed the stream, as far as the last sample knows,
+     * or -1 if it is idle.
+     */
     long busySinceNanos(long nowNanos) {
-        throw new UnsupportedOperationException(Long.toString(nowNanos));
+        return passed >= issued() ? -1 : busySinceNanos < 0 ? nowNanos : busySinceNanos;
     }
 
     boolean hasWorkOf(NcclCommunicator communicator) {
-        throw new UnsupportedOperationException(communicator.describe());
+        long over = passed;
+        for (CommunicatorUse use : uses) {
+            if (use.communicator.refersTo(communicator)) {
+                return use.ticket > over;
+            }
+        }
+        return false;
     }
 
-    /** Remembers why a communicator's work here has been given up. */
+    /** Remembers why a communicator's work here has been given up, for those who wait or ask. */
     void fail(CommunicatorFailure failure) {
-        throw new UnsupportedOperationException(failure.toString());
+        synchronized (failures) {
+            if (!failures.contains(failure)) {
+                failures.add(failure);
+                lastFailure = failure;
+                failureCount = failureCount + 1;
+                hasFailures = true;
+            }
+        }
+    }
+
+    /** Remembers what is nobody's failure but the stream's, until it has been told. */
+    private void remember(CollectiveException cause) {
+        CommunicatorFailure failure = new CommunicatorFailure(cause);
+        failure.aborted();
+        fail(failure);
+    }
+
+    // ---- looking
+
+    /** Keeps the stream from NCCL's background launches and from its end; not if it is there. */
+    private boolean touch() {
+        while (true) {
+            int now = touchers.get();
+            if (now < 0) {
+                return false;
+            }
+            if (touchers.compareAndSet(now, now + 1)) {
+                return true;
+            }
+        }
+    }
+
+    private void leave() {
+        touchers.decrementAndGet();
+    }
+
+    private void advance(long ticket) {
+        long known = passed;
+        while (known < ticket && !PASSED.compareAndSet(this, known, ticket)) {
+            known = passed;
+        }
+    }
+
+    /** Finds out how far it is, without asking streams of others. */
+    private void look() {
+        long given = issued();
+        if (passed >= given || !touch()) {
+            return;
+        }
+        try {
+            if (marking == OUTSTANDING) {
+                lookAt(marker, markerTicket);
+            }
+            if (foreign || closed) {
+                lookAt(tail, tailTicket);
+            } else if (passed < given && CudaRuntime.streamQuery(address, name)) {
+                advance(given);
+            }
+        } finally {
+            leave();
+        }
+    }
+
+    /** The ticket was read before, so that one that is recorded again meanwhile does no harm. */
+    private void lookAt(long event, long ticket) {
+        if (ticket > passed && CudaRuntime.eventQuery(event, name)) {
+            advance(ticket);
+        }
+    }
+
+    /** Whether a ticket is over. */
+    boolean hasPassed(long ticket) {
+        if (passed < ticket) {
+            look();
+        }
+        return passed >= ticket;
+    }
+
+    /** Whether all that got a ticket is over, and nothing is being launched. */
+    boolean isIdle() {
+        return touchers.get() != LAUNCHING && hasPassed(issued());
+    }
+
+    /** Whether it has been closed, and its work is over. */
+    boolean isGone() {
+        return closed && passed >= issued();
+    }
+
+    /** Asks the whole stream; false while NCCL launches on it. */
+    private boolean isOver() {
+        long given = issued();
+        if (!touch()) {
+            return touchers.get() == GONE;
+        }
+        try {
+            boolean[] over = new boolean[1];
+            if (needsDevice) {
+                onDevice(() -> over[0] = CudaRuntime.streamQuery(address, name));
+            } else {
+                over[0] = CudaRuntime.streamQuery(address, name);
+            }
+            if (over[0]) {
+                advance(given);
+            }
+            return over[0];
+        } finally {
+            leave();
+        }
+    }
+
+    private void onDevice(Runnable call) {
+        if (needsDevice) {
+            device.run(call);
+        } else {
+            call.run();
+        }
+    }
+
+    // ---- for events and memory
+
+    /** Records a CUDA event here. */
+    void recordRaw(long event, String doing) {
+        if (needsDevice) {
+            device.run(() -> CudaRuntime.recordEvent(event, address, doing));
+        } else {
+            CudaRuntime.recordEvent(event, address, doing);
+        }
+    }
+
+    /** Makes later work here wait for a CUDA event. */
+    void waitRaw(long event) {
+        onDevice(() -> CudaRuntime.streamWaitEvent(address, event, "waitFor on " + this));
+    }
+
+    /**
+     * An event, to be given back, that marks the work so far; 0 while NCCL launches here, or when
+     * the stream is gone.
+     */
+    private long markNow() {
+        if (!touch()) {
+            return 0;
+        }
+        long event = 0;
+        boolean recorded = false;
+        try {
+            event = device.events().take(false);
+            recordRaw(event, "marking the end of " + this);
+            recorded = true;
+            return event;
+        } finally {
+            leave();
+            if (!recorded && event != 0) {
+                device.events().giveBack(event, false);
+            }
+        }
+    }
+
+    /**
+     * Makes another stream wait for the work so far.
+     *
+     * @return false if NCCL is launching here, so that it cannot be said now
+     */
+    boolean precede(long other, String doing) {
+        if (foreign || closed) {
+            long needed = issued();
+            if (tailTicket < needed && !hasPassed(needed)) {
+                return false;
+            }
+            if (touch()) {
+                try {
+                    CudaRuntime.streamWaitEvent(other, tail, doing);
+                } finally {
+                    leave();
+                }
+            }
+            return true;
+        }
+        long event = markNow();
+        if (event == 0) {
+            return isGone();
+        }
+        try {
+            CudaRuntime.streamWaitEvent(other, event, doing);
+        } finally {
+            device.events().giveBack(event, false);
+        }
+        return true;
+    }
+
+    /** Frees stream-ordered memory here; not if it is closed, of others, or being launched on. */
+    boolean freeAsync(long memory, String doing) {
+        if (foreign || closed || !touch()) {
+            return false;
+        }
+        try {
+            CudaRuntime.freeAsync(memory, address, doing);
+        } finally {
+            leave();
+        }
+        return true;
+    }
+
+    /** Whose work it has, for messages. */
+    String workInWords() {
+        List<String> having = new ArrayList<>();
+        long over = passed;
+        for (CommunicatorUse use : uses) {
+            NcclCommunicator communicator = use.communicator.get();
+            if (communicator != null && use.ticket > over) {
+                having.add(communicator.describe());
+            }
+        }
+        if (!having.isEmpty()) {
+            return "work of " + String.join(" and of ", having) + " is not done";
+        }
+        return issued() > over
+                ? "copies or fills are not done"
+                : "what it waits for, or work of others, is not done";
+    }
+
+    // ---- failures
+
+    /**
+     * The oldest failure; those after it that are forgotten once told come with it, the first few
+     * as suppressed, so that a stream is usable again after one throw.
+     */
+    private void throwFailures() {
+        synchronized (failures) {
+            if (failures.isEmpty()) {
+                return;
+            }
+            CollectiveException oldest = failures.getFirst().cause().forThisThread();
+            List<CommunicatorFailure> kept = new ArrayList<>(1);
+            for (int i = 0; i < failures.size(); i++) {
+                CommunicatorFailure failure = failures.get(i);
+                if (!failure.isAborted()) {
+                    kept.add(failure);
+                } else if (i > 0 && i <= MOST_SUPPRESSED) {
+                    oldest.addSuppressed(failure.cause());
+                }
+            }
+            failures.clear();
+            failures.addAll(kept);
+            hasFailures = !kept.isEmpty();
+            throw oldest;
+        }
+    }
+
+    /** What was remembered last; another thread may have been told it by now. */
+    private CollectiveException takeLast() {
+        synchronized (failures) {
+            if (lastFailure.isAborted() && failures.remove(lastFailure)) {
+                hasFailures = !failures.isEmpty();
+            }
+            return lastFailure.cause().forThisThread();
+        }
     }
 
     // ---- DeviceStream
 
     @Override
     public NcclDevice device() {
-        throw new UnsupportedOperationException();
+        return device;
+    }
+
+    private void requireUsable(String operation) {
+        if (closed) {
+            requireOpen(operation);
+        }
     }
 
     @Override
     public boolean poll() {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        requireUsable("poll");
+        // Before the failures: work that is given up leaves its failure first.
+        boolean over = isOver();
+        if (hasFailures) {
+            throwFailures();
+        }
+        return over;
     }
 
     @Override
     public void synchronize(Duration timeout) {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        long budgetNanos = Durations.saturatedNanos(timeout);
+        if (Thread.currentThread().isInterrupted()) {
+            throw interrupted();
+        }
+        requireUsable("synchronize");
+        long startNanos = System.nanoTime();
+        int failuresBefore = failureCount;
+        if (hasFailures) {
+            throwFailures();
+        }
+        Waiting.Outcome outcome = Waiting.Outcome.OVER;
+        if (!isOver()) {
+            try (Wait wait = new Wait(failuresBefore, startNanos)) {
+                outcome = Waiting.until(wait, startNanos, budgetNanos);
+            }
+        }
+        if (failureCount != failuresBefore) {
+            throw takeLast();
+        }
+        switch (outcome) {
+            case OVER -> {}
+            case INTERRUPTED -> throw interrupted();
+            case OUT_OF_TIME ->
+                    throw new CollectiveTimeoutException(
+                            this
+                                    + " was not done within "
+                                    + Durations.text(timeout)
+                                    + ": "
+                                    + workInWords()
+                                    + "; nothing has changed, synchronize again or abort the"
+                                    + " communicator",
+                            false);
+        }
+    }
+
+    private WaitInterruptedException interrupted() {
+        return new WaitInterruptedException(
+                "interrupted while waiting for "
+                        + this
+                        + "; its work is unchanged, synchronize again");
+    }
+
+    /** Whether what was enqueued before it was made is over, or a failure has come since. */
+    private final class Wait implements BooleanSupplier, AutoCloseable {
+        private final int failuresBefore;
+        private final long startNanos;
+        private long target;
+        private long event;
+
+        Wait(int failuresBefore, long startNanos) {
+            this.failuresBefore = failuresBefore;
+            this.startNanos = startNanos;
+        }
+
+        @Override
+        public boolean getAsBoolean() {
+            if (failureCount != failuresBefore) {
+                return true;
+            }
+            if (event == 0) {
+                if (isOver()) {
+                    return true;
+                }
+                if (System.nanoTime() - startNanos > ASKING_NANOS) {
+                    // Others may go on enqueuing for ever.
+                    mark();
+                }
+                return false;
+            }
+            if (!CudaRuntime.eventQuery(event, name)) {
+                return false;
+            }
+            advance(target);
+            return true;
+        }
+
+        /** Records the mark, unless NCCL is launching. */
+        void mark() {
+            target = issued();
+            event = markNow();
+        }
+
+        @Override
+        public void close() {
+            if (event != 0) {
+                device.events().giveBack(event, false);
+                event = 0;
+            }
+        }
     }
 
     @Override
     public void record(DeviceEvent event) {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        NcclEvent mine = NcclEvent.of("record", event);
+        requireOpen("record");
+        mine.recordOn(this);
     }
 
     @Override
     public void waitFor(DeviceEvent event) {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        NcclEvent mine = NcclEvent.of("waitFor", event);
+        requireOpen("waitFor");
+        mine.holdUp(this);
+    }
+
+    @Override
+    public DeviceBuffer allocate(long sizeBytes) {
+        OpenGroup.refuseIfTouched(this);
+        requireOpen("allocate");
+        NcclDevice.requireSize(sizeBytes);
+        if (sizeBytes == 0) {
+            return DeviceBuffer.EMPTY;
+        }
+        long pool = device.pool();
+        if (pool == 0) {
+            return device.allocate(sizeBytes);
+        }
+        long memory = allocateFrom(pool, sizeBytes);
+        if (memory == 0) {
+            device.makeRoom();
+            memory = allocateFrom(pool, sizeBytes);
+        }
+        if (memory == 0) {
+            throw device.outOfMemory("stream-ordered memory", sizeBytes);
+        }
+        DeviceBuffer buffer = NcclMemory.streamOrdered(this, memory, sizeBytes);
+        issue();
+        return buffer;
+    }
+
+    private long allocateFrom(long pool, long sizeBytes) {
+        long[] memory = new long[1];
+        onDevice(() ->
+                memory[0] =
+                        CudaRuntime.mallocFromPool(
+                                sizeBytes,
+                                pool,
+                                address,
+                                "allocating " + sizeBytes + " bytes on " + this));
+        return memory[0];
     }
 
     @Override
     public void copy(DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        ArgumentChecks.copy(NcclSetup.get().capabilities(), source, destination, sizeBytes);
+        requireOpen("copy");
+        if (sizeBytes == 0) {
+            return;
+        }
+        LocalWork.requireReachable("copy", source);
+        LocalWork.requireReachable("copy", destination);
+        try {
+            onDevice(() -> LocalWork.copy(this, source, destination, sizeBytes));
+        } finally {
+            // Also when only some of it could be enqueued.
+            NcclMemory.use(source, this);
+            NcclMemory.use(destination, this);
+            issue();
+        }
     }
 
     @Override
     public void fill(DeviceBuffer destination, byte value) {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        ArgumentChecks.fill(NcclSetup.get().capabilities(), destination);
+        requireOpen("fill");
+        if (destination.sizeBytes() == 0) {
+            return;
+        }
+        LocalWork.requireReachable("fill", destination);
+        try {
+            onDevice(() -> LocalWork.fill(this, destination, value));
+        } finally {
+            NcclMemory.use(destination, this);
+            issue();
+        }
     }
 
     @Override
     public CompletionStage<Void> completion() {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        requireUsable("completion");
+        CompletableFuture<Void> future = new CompletableFuture<>();
+        int failuresBefore = failureCount;
+        boolean over = isOver();
+        CommunicatorFailure known;
+        synchronized (failures) {
+            known = failures.isEmpty() ? null : failures.getFirst();
+        }
+        if (known != null) {
+            future.completeExceptionally(known.cause().forThisThread());
+        } else if (over) {
+            future.complete(null);
+        } else {
+            Poller.SHARED.add(new Completion(failuresBefore, future));
+        }
+        return future.minimalCompletionStage();
+    }
+
+    /** Completes a stage, on the common pool. */
+    private final class Completion implements Poller.Matter {
+        private final Wait wait;
+        private final int failuresBefore;
+        private final CompletableFuture<Void> future;
+
+        Completion(int failuresBefore, CompletableFuture<Void> future) {
+            this.wait = new Wait(failuresBefore, System.nanoTime());
+            this.failuresBefore = failuresBefore;
+            this.future = future;
+            wait.mark();
+        }
+
+        @Override
+        public boolean isSettled() {
+            CollectiveException failure = null;
+            try {
+                if (!wait.getAsBoolean()) {
+                    return false;
+                }
+                if (failureCount != failuresBefore) {
+                    synchronized (failures) {
+                        failure = lastFailure.cause();
+                    }
+                }
+            } catch (CollectiveException e) {
+                failure = e;
+            }
+            wait.close();
+            CollectiveException cause = failure;
+            ForkJoinPool.commonPool()
+                    .execute(() -> {
+                        if (cause == null) {
+                            future.complete(null);
+                        } else {
+                            future.completeExceptionally(cause.forThisThread());
+                        }
+                    });
+            return true;
+        }
+
+        @Override
+        public String toString() {
+            return "the completion stage of " + NcclStream.this;
+        }
     }
 
     @Override
     public void close() {
-        throw new UnsupportedOperationException();
+        OpenGroup.refuseIfTouched(this);
+        synchronized (failures) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+        }
+        Poller.SHARED.add(new End());
+    }
+
+    /** Gives a closed stream back when its work is over. */
+    private final class End implements Poller.Matter {
+        private boolean isMarked = foreign;
+
+        @Override
+        public boolean isSettled() {
+            if (!isMarked && !markEnd()) {
+                return false;
+            }
+            if (!isEndPassed()) {
+                return false;
+            }
+            while (!touchers.compareAndSet(0, GONE)) {
+                if (touchers.get() == LAUNCHING) {
+                    return false;
+                }
+                Thread.onSpinWait();
+            }
+            advance(issued());
+            device.drop(NcclStream.this);
+            device.events().giveBack(marker, false);
+            device.events().giveBack(tail, false);
+            try {
+                if (!foreign) {
+                    CudaRuntime.destroyStream(address, "closing " + NcclStream.this);
+                }
+            } finally {
+                device.release();
+            }
+            return true;
+        }
+
+        private boolean markEnd() {
+            if (!touch()) {
+                return false;
+            }
+            try {
+                long given = issued();
+                recordRaw(tail, "closing " + NcclStream.this);
+                tailTicket = given;
+                isMarked = true;
+            } finally {
+                leave();
+            }
+            return true;
+        }
+
+        private boolean isEndPassed() {
+            if (foreign) {
+                return hasPassed(issued());
+            }
+            // Also of what got no ticket, such as waits.
+            if (!touch()) {
+                return false;
+            }
+            try {
+                if (!CudaRuntime.eventQuery(tail, name)) {
+                    return false;
+                }
+                advance(tailTicket);
+                return true;
+            } finally {
+                leave();
+            }
+        }
+
+        @Override
+        public String toString() {
+            return "the end of " + NcclStream.this;
+        }
+    }
+
+    @Override
+    public String toString() {
+        return name;
     }
 }

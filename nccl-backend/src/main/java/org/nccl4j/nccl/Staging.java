@@ -1,0 +1,101 @@
+package org.nccl4j.nccl;
+
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Pinned memory of a device through which copies from and to ordinary host memory go. A slot
+ * belongs to a stream until that has passed the copies.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+final class Staging {
+    static final long SLOT_BYTES = 1 << 18;
+    private static final int SLOTS_PER_BLOCK = 4;
+
+    /** A piece of pinned memory. */
+    static final class Slot {
+        final long address;
+        final MemorySegment memory;
+
+        /** Whose it is, and which of its tickets must be passed before another may have it. */
+        private NcclStream stream;
+
+        private long ticket;
+
+        private Slot(MemorySegment memory) {
+            this.address = memory.address();
+            this.memory = memory;
+        }
+
+        private boolean isFree() {
+            return stream == null || stream.hasPassed(Math.min(ticket, stream.issued()));
+        }
+    }
+
+    private final NcclDevice device;
+
+    // ---- guarded by this
+
+    private final List<Slot> slots = new ArrayList<>();
+    private final List<Long> blocks = new ArrayList<>();
+
+    Staging(NcclDevice device) {
+        this.device = device;
+    }
+
+    /** A slot for a copy that gets the stream's next ticket. */
+    synchronized Slot take(NcclStream stream) {
+        Slot found = null;
+        for (Slot slot : slots) {
+            if (slot.stream == stream) {
+                // The stream's order keeps two copies apart.
+                found = slot;
+                break;
+            }
+            if (found == null && slot.isFree()) {
+                found = slot;
+            }
+        }
+        if (found == null) {
+            found = grow();
+        }
+        found.stream = stream;
+        found.ticket = stream.issued() + 1;
+        return found;
+    }
+
+    @SuppressWarnings("restricted")
+    private Slot grow() {
+        long sizeBytes = SLOTS_PER_BLOCK * SLOT_BYTES;
+        long block =
+                device.call(() ->
+                        CudaRuntime.hostAlloc(
+                                sizeBytes, "allocating pinned memory for copies of " + device));
+        if (block == 0) {
+            throw device.outOfMemory("pinned memory for copies", sizeBytes);
+        }
+        blocks.add(block);
+        MemorySegment memory = MemorySegment.ofAddress(block).reinterpret(sizeBytes);
+        Slot first = new Slot(memory.asSlice(0, SLOT_BYTES));
+        slots.add(first);
+        for (int i = 1; i < SLOTS_PER_BLOCK; i++) {
+            slots.add(new Slot(memory.asSlice(i * SLOT_BYTES, SLOT_BYTES)));
+        }
+        return first;
+    }
+
+    /** Gives all of it back; when there are no streams any more. */
+    void drain() {
+        List<Long> unused;
+        synchronized (this) {
+            unused = List.copyOf(blocks);
+            blocks.clear();
+            slots.clear();
+        }
+        for (long block : unused) {
+            CudaRuntime.freeHost(block, "giving back pinned memory for copies of " + device);
+        }
+    }
+}
