@@ -13,11 +13,11 @@ import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.Graph;
 import org.nccl4j.collectives.Group;
-import org.nccl4j.collectives.LibraryUnavailableException;
 import org.nccl4j.collectives.LoadedLibrary;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.RecordedGroup;
 import org.nccl4j.collectives.UniqueId;
+import org.nccl4j.collectives.UnsupportedException;
 
 /**
  * The contract over NCCL and CUDA streams.
@@ -36,10 +36,6 @@ public final class NcclBackend implements Backend {
     @Override
     public Availability availability() {
         return NcclSetup.get().availability();
-    }
-
-    private static LibraryUnavailableException unavailable() {
-        return new LibraryUnavailableException("the NCCL backend is being built");
     }
 
     @Override
@@ -69,48 +65,59 @@ public final class NcclBackend implements Backend {
 
     @Override
     public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
-        throw unavailable();
+        NcclSetup.get().required();
+        return Initialization.local(ranks, config);
     }
 
     @Override
     public UniqueId newUniqueId() {
-        throw unavailable();
+        NcclSetup.get().required();
+        return Initialization.newUniqueId();
     }
 
     @Override
     public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
-        throw unavailable();
+        NcclSetup.get().required();
+        return Initialization.create(bootstrap, rank, size, config);
     }
 
     @Override
     public void group(Consumer<Group> body) {
-        throw unavailable();
+        NcclSetup.get().required();
+        OpenGroup.record(body).issue();
     }
 
     @Override
     public RecordedGroup record(Consumer<Group> body) {
-        throw unavailable();
+        NcclSetup.get().required();
+        return OpenGroup.record(body);
     }
 
     @Override
     public Pending<List<Optional<Communicator>>> split(
             List<Communicator> communicators, int[] colors, int[] keys) {
-        throw unavailable();
+        NcclSetup.get().required();
+        return ListForms.split(communicators, colors, keys);
     }
 
     @Override
     public Pending<long[][]> exchangeCounts(
             List<Communicator> communicators, long[][] sendCountsElements) {
-        throw unavailable();
+        NcclSetup.get().required();
+        return ListForms.exchangeCounts(communicators, sendCountsElements);
     }
 
     @Override
     public void closeAll(List<Communicator> communicators) {
-        throw unavailable();
+        NcclSetup.get().required();
+        ListForms.closeAll(communicators);
     }
 
     @Override
     public Graph capture(List<DeviceStream> streams, Runnable body) {
-        throw unavailable();
+        NcclSetup.get().required();
+        throw new UnsupportedException(
+                "the NCCL backend cannot capture graphs yet; use record(body) and issue(); ask"
+                        + " Capabilities.capture first");
     }
 }

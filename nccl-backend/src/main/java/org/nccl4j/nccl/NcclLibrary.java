@@ -240,6 +240,24 @@ final class NcclLibrary {
         return checked("ncclCommAbort", Nccl.ncclCommAbort(at(communicator)), doing);
     }
 
+    /** The number of ranks, once it is made. */
+    static int commCount(long communicator, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ValueLayout.JAVA_INT);
+            checked("ncclCommCount", Nccl.ncclCommCount(at(communicator), cell), doing);
+            return cell.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
+    /** This rank's number, once it is made. */
+    static int commUserRank(long communicator, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ValueLayout.JAVA_INT);
+            checked("ncclCommUserRank", Nccl.ncclCommUserRank(at(communicator), cell), doing);
+            return cell.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
     /** The communicator's state: success, in progress or what went wrong. */
     static int commGetAsyncError(long communicator, MemorySegment stateCell, String doing) {
         checked(

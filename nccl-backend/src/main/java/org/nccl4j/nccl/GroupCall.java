@@ -1,0 +1,212 @@
+package org.nccl4j.nccl;
+
+import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.ReduceOp;
+
+/**
+ * One rank's operation in a group, as it was recorded, and what its issuing needs.
+ *
+ * <p>Thread safety: as the group.
+ */
+final class GroupCall {
+    private static final long NO_NUMBER = -1;
+
+    final NcclCommunicator communicator;
+    final Member member;
+    final NcclStream stream;
+    private final OperationKind kind;
+    private final DeviceBuffer send;
+    private final DeviceBuffer recv;
+    private final long sendAddress;
+    private final long recvAddress;
+    private final long countElements;
+    private final DataType type;
+    private final ReduceOp op;
+    private final int root;
+    private final BlockLayout sendLayout;
+    private final BlockLayout recvLayout;
+
+    /** Whether it takes its number and moves nothing. */
+    private final boolean isEmpty;
+
+    /** Taken before, or {@link #NO_NUMBER}. */
+    private final long number;
+
+    private CallRecord issued;
+
+    GroupCall(
+            NcclCommunicator communicator,
+            OperationKind kind,
+            DeviceBuffer send,
+            DeviceBuffer recv,
+            long countElements,
+            DataType type,
+            ReduceOp op,
+            int root,
+            BlockLayout sendLayout,
+            BlockLayout recvLayout,
+            NcclStream stream) {
+        this.communicator = communicator;
+        this.member = communicator.member();
+        this.kind = kind;
+        this.isEmpty = isEmpty(kind, countElements, sendLayout, recvLayout);
+        // An operation that moves nothing needs no memory.
+        this.send = isEmpty ? null : send;
+        this.recv = isEmpty ? null : recv;
+        boolean barrier = kind == OperationKind.BARRIER;
+        this.sendAddress = barrier ? member.scratchAddress() : address(this.send);
+        this.recvAddress = barrier ? member.scratchAddress() : address(this.recv);
+        this.countElements = barrier ? 1 : countElements;
+        this.type = barrier ? DataType.INT32 : type;
+        this.op = op;
+        this.root = root;
+        this.sendLayout = sendLayout;
+        this.recvLayout = recvLayout;
+        this.stream = stream;
+        this.number = NO_NUMBER;
+    }
+
+    private GroupCall(
+            NcclCommunicator communicator,
+            NcclStream stream,
+            long sendAddress,
+            long recvAddress,
+            long number) {
+        this.communicator = communicator;
+        this.member = communicator.member();
+        this.kind = OperationKind.EXCHANGE_COUNTS;
+        this.isEmpty = false;
+        this.send = null;
+        this.recv = null;
+        this.sendAddress = sendAddress;
+        this.recvAddress = recvAddress;
+        this.countElements = 1;
+        this.type = DataType.INT64;
+        this.op = null;
+        this.root = -1;
+        this.sendLayout = null;
+        this.recvLayout = null;
+        this.stream = stream;
+        this.number = number;
+    }
+
+    /** A rank's part of an exchange of counts. */
+    static GroupCall exchange(
+            NcclCommunicator communicator,
+            NcclStream stream,
+            long sendAddress,
+            long recvAddress,
+            long number) {
+        return new GroupCall(communicator, stream, sendAddress, recvAddress, number);
+    }
+
+    static boolean isEmpty(
+            OperationKind kind, long count, BlockLayout sendLayout, BlockLayout recvLayout) {
+        return switch (kind) {
+            case BARRIER, SPLIT, EXCHANGE_COUNTS -> false;
+            case ALL_GATHER_V -> recvLayout.totalElements() == 0;
+            case REDUCE_SCATTER_V -> sendLayout.totalElements() == 0;
+            case ALL_TO_ALL_V -> sendLayout.totalElements() + recvLayout.totalElements() == 0;
+            default -> count == 0;
+        };
+    }
+
+    static long address(DeviceBuffer buffer) {
+        return buffer == null ? 0 : buffer.address();
+    }
+
+    OperationKind kind() {
+        return kind;
+    }
+
+    boolean isEmpty() {
+        return isEmpty;
+    }
+
+    /** Refuses what has been closed or touched since it was recorded. */
+    void check() {
+        stream.requireOpen(kind.operation());
+        OpenGroup.refuseIfTouched(stream);
+        DeviceBuffer closed = send != null && send.isClosed() ? send : null;
+        if (recv != null && recv.isClosed()) {
+            closed = recv;
+        }
+        if (closed != null) {
+            throw new InvalidArgumentException(
+                    kind.operation()
+                            + " in a recorded group on "
+                            + member.describe()
+                            + ": "
+                            + closed
+                            + " has been closed; nothing was enqueued; record the group anew");
+        }
+    }
+
+    /** Takes its number. */
+    void begin() {
+        issued =
+                number == NO_NUMBER
+                        ? member.begin(kind, countElements, type, op, root, stream)
+                        : member.begin(kind, countElements, type, op, root, stream, number);
+        if (isEmpty) {
+            issued.ticket = 0;
+        }
+    }
+
+    /**
+     * Gives it to NCCL, within a group.
+     *
+     * @return NCCL's code
+     */
+    int enqueue() {
+        if (member.size > 1) {
+            return enqueueOnAnyDevice();
+        }
+        // Without others NCCL works at once, on the current device.
+        int previous = CurrentDevice.enter(member.device.ordinal());
+        try {
+            return enqueueOnAnyDevice();
+        } finally {
+            CurrentDevice.leave(previous);
+        }
+    }
+
+    private int enqueueOnAnyDevice() {
+        return NativeCalls.enqueue(
+                kind,
+                sendAddress,
+                recvAddress,
+                countElements,
+                type,
+                member.preMulSums.operator(op),
+                root,
+                sendLayout,
+                recvLayout,
+                member,
+                stream.address());
+    }
+
+    /** It is on its stream. */
+    void enqueued() {
+        stream.enqueued(communicator);
+        issued.ticket = stream.issued();
+        NcclMemory.use(send, stream);
+        NcclMemory.use(recv, stream);
+    }
+
+    void recordFlight() {
+        FlightRecord.commit(member, issued, sendLayout, recvLayout);
+    }
+
+    String doing() {
+        return Wording.doing(member, issued);
+    }
+
+    CollectiveException failed(int code) {
+        return NcclLibrary.failed(kind.function(), code, doing());
+    }
+}

@@ -1,0 +1,384 @@
+package org.nccl4j.nccl;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import org.nccl4j.collectives.Bootstrap;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.RankInfo;
+import org.nccl4j.collectives.Rendezvous;
+import org.nccl4j.collectives.UniqueId;
+import org.nccl4j.collectives.UnsupportedException;
+import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.collectives.spi.ArgumentChecks;
+import org.nccl4j.collectives.spi.Durations;
+import org.nccl4j.collectives.spi.Roster;
+
+/**
+ * Has NCCL make communicators. Its own wait for missing ranks has no end, so it waits on a thread
+ * of its own, from which it is taken by aborting what it has made so far.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
+ */
+final class Initialization {
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
+
+    /** How long a caller whose time is over waits for what NCCL has begun to be given up. */
+    private static final Duration GIVING_UP = Duration.ofMillis(500);
+
+    private Initialization() {}
+
+    // ---- the user's calls
+
+    /** Rank i on device i. */
+    static List<Communicator> local(int ranks, CommunicatorConfig config) {
+        ArgumentChecks.given("createLocal", "configuration", config);
+        int devices = NcclSetup.get().devices().size();
+        if (ranks < 1 || ranks > devices) {
+            throw new InvalidArgumentException(
+                    "createLocal: "
+                            + ranks
+                            + " ranks, must be 1 to "
+                            + devices
+                            + ", the number of GPUs that this process sees");
+        }
+        if (config.deviceOrdinal().isPresent()) {
+            throw new InvalidArgumentException(
+                    "createLocal: rank i is on device i, so the configuration cannot name device "
+                            + config.deviceOrdinal().getAsInt()
+                            + "; leave it out, or use create() per rank");
+        }
+        requireSupported(config);
+        long startNanos = System.nanoTime();
+        Clique clique = new Clique(config.name(), ranks, config);
+        clique.expect(ranks);
+        List<Member> members = new ArrayList<>();
+        for (int rank = 0; rank < ranks; rank++) {
+            members.add(clique.add(rank, NcclSetup.get().device(rank), config));
+        }
+        connect(members, newUniqueId(), startNanos);
+        return members.stream().<Communicator>map(NcclCommunicator::open).toList();
+    }
+
+    static Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
+        ArgumentChecks.given("create", "bootstrap", bootstrap);
+        ArgumentChecks.given("create", "configuration", config);
+        if (size < 1 || rank < 0 || rank >= size) {
+            throw new InvalidArgumentException(
+                    "create of communicator '"
+                            + config.name()
+                            + "': rank "
+                            + rank
+                            + " of "
+                            + size
+                            + "; the size must be at least 1 and the rank 0 to size - 1");
+        }
+        requireSupported(config);
+        long startNanos = System.nanoTime();
+        return switch (bootstrap) {
+            case UniqueId id -> {
+                // The id tells nothing of hosts; whoever runs several of them names the device.
+                int turn = rank % NcclSetup.get().devices().size();
+                NcclDevice device = NcclSetup.get().device(config.deviceOrdinal().orElse(turn));
+                yield join(id, rank, size, device, config, startNanos);
+            }
+            case Rendezvous rendezvous -> meet(rendezvous, rank, size, config, startNanos);
+        };
+    }
+
+    private static Communicator meet(
+            Rendezvous rendezvous, int rank, int size, CommunicatorConfig config, long startNanos) {
+        RankInfo self =
+                RankInfo.ofThisProcess(
+                        rank,
+                        size,
+                        config.deviceOrdinal().orElse(-1),
+                        "nccl4j nccl, NCCL " + NcclLibrary.version());
+        Roster roster = Roster.meet(rendezvous, self, config);
+        int turn = Places.deviceFor(self, roster.ranks(), NcclSetup.get().devices().size());
+        NcclDevice device = NcclSetup.get().device(config.deviceOrdinal().orElse(turn));
+        Places.requireDistinct(rendezvous, roster, self, device, config, startNanos);
+        UniqueId id = roster.id(Initialization::newUniqueId);
+        return join(id, rank, size, device, config, startNanos);
+    }
+
+    private static Communicator join(
+            UniqueId id,
+            int rank,
+            int size,
+            NcclDevice device,
+            CommunicatorConfig config,
+            long startNanos) {
+        Member member = Meetings.come(id, rank, size, device, config);
+        try {
+            connect(List.of(member), id, startNanos);
+        } catch (RuntimeException | Error e) {
+            Meetings.withdraw(id, member);
+            throw e;
+        }
+        return NcclCommunicator.open(member);
+    }
+
+    static UniqueId newUniqueId() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment bytes = arena.allocate(UniqueId.SIZE_BYTES);
+            NcclLibrary.getUniqueId(bytes);
+            return new UniqueId(bytes.toArray(ValueLayout.JAVA_BYTE));
+        }
+    }
+
+    private static void requireSupported(CommunicatorConfig config) {
+        String what = null;
+        if (config.traceFile().isPresent()) {
+            what = "write a trace file: NCCL does not tell its steps; leave traceFile out";
+        } else if (config.timing()) {
+            what = "time operations yet; leave timing out, or time them with DeviceEvents";
+        } else if (config.consistencyCheck().isPresent()) {
+            what =
+                    "compare the ranks' operations through a store yet; leave consistencyCheck out:"
+                            + " a mismatch ends in a timeout";
+        }
+        if (what != null) {
+            throw new UnsupportedException(
+                    "communicator '" + config.name() + "': backend 'nccl' cannot " + what);
+        }
+    }
+
+    static String where(int rank, int size, CommunicatorConfig config) {
+        return "create of communicator '" + config.name() + "' on rank " + rank + "/" + size + ": ";
+    }
+
+    private static String where(List<Member> members) {
+        Member first = members.getFirst();
+        return members.size() == 1
+                ? where(first.rank, first.size, first.config)
+                : "createLocal of communicator '"
+                        + first.config.name()
+                        + "' with "
+                        + first.size
+                        + " ranks: ";
+    }
+
+    // ---- connecting
+
+    private static void connect(List<Member> members, UniqueId id, long startNanos) {
+        Clique clique = members.getFirst().clique;
+        NativeConfig.warnOfIgnored(members.getFirst().config);
+        Attempt attempt = new Attempt(members, id);
+        NativeThread.start("init-" + clique.name, attempt);
+        Waiting.Outcome outcome = Waiting.until(attempt::isOver, startNanos, clique.timeoutNanos);
+        if (outcome == Waiting.Outcome.OVER && attempt.failure() == null) {
+            return;
+        }
+        attempt.giveUp();
+        switch (outcome) {
+            case OVER -> throw attempt.failure();
+            case INTERRUPTED ->
+                    throw new WaitInterruptedException(
+                            where(members)
+                                    + "interrupted while NCCL was connecting; "
+                                    + again(members));
+            case OUT_OF_TIME ->
+                    throw new CollectiveTimeoutException(
+                            where(members)
+                                    + missing(members)
+                                    + " within "
+                                    + Durations.text(clique.operationTimeout)
+                                    + "; "
+                                    + again(members),
+                            false);
+        }
+    }
+
+    private static String again(List<Member> members) {
+        return members.size() == members.getFirst().size
+                ? "nothing was made, call it again"
+                : "nothing was made; an id serves once, so create again with a new one, or a new"
+                        + " job name, on every rank";
+    }
+
+    /** Who has not come, as far as this process can know. */
+    private static String missing(List<Member> members) {
+        Clique clique = members.getFirst().clique;
+        List<Integer> elsewhere = new ArrayList<>();
+        for (int rank = 0; rank < clique.size; rank++) {
+            if (clique.member(rank) == null) {
+                elsewhere.add(rank);
+            }
+        }
+        return elsewhere.isEmpty()
+                ? "all ranks have come, but NCCL has not connected them; look at NCCL_DEBUG=INFO;"
+                        + " not done"
+                : "rank "
+                        + Wording.shown(elsewhere)
+                        + " did not come in this process, nor, it seems, all of them in others;"
+                        + " NCCL has not connected all ranks";
+    }
+
+    /** One try to make the communicators of ranks that one thread drives. */
+    private static final class Attempt implements Runnable {
+        private final List<Member> members;
+        private final MemorySegment id;
+        private final List<MemorySegment> configs = new ArrayList<>();
+        private volatile boolean abandoned;
+        private volatile boolean over;
+        private volatile RuntimeException failure;
+
+        Attempt(List<Member> members, UniqueId id) {
+            this.members = members;
+            // Alive as long as the thread is, however long NCCL keeps it.
+            Arena arena = members.getFirst().clique.arena;
+            this.id = arena.allocateFrom(ValueLayout.JAVA_BYTE, id.toBytes());
+            for (Member member : members) {
+                configs.add(NativeConfig.of(member.config, member.clique.name, arena));
+            }
+        }
+
+        boolean isOver() {
+            return over;
+        }
+
+        RuntimeException failure() {
+            return failure;
+        }
+
+        @Override
+        public void run() {
+            try {
+                make();
+                if (take()) {
+                    settle();
+                    furnish();
+                }
+            } catch (RuntimeException e) {
+                failure = e;
+            } catch (Error e) {
+                failure = new IllegalStateException(where(members) + "failed", e);
+            }
+            over = true;
+        }
+
+        private String doing(Member member) {
+            return "making " + member.describe() + " on device " + member.device.ordinal();
+        }
+
+        private void make() {
+            // Never by ncclCommInitAll, which takes no configuration.
+            boolean grouped = members.size() > 1;
+            int end = NcclLibrary.SUCCESS;
+            if (grouped) {
+                NcclLibrary.groupStart();
+            }
+            try {
+                for (int i = 0; i < members.size(); i++) {
+                    Member member = members.get(i);
+                    CudaRuntime.setDevice(member.device.ordinal());
+                    NcclLibrary.commInitRankConfig(
+                            member.communicatorCell,
+                            member.size,
+                            id,
+                            member.rank,
+                            configs.get(i),
+                            doing(member));
+                }
+            } finally {
+                if (grouped) {
+                    end = NcclLibrary.groupEnd();
+                }
+            }
+            if (end != NcclLibrary.SUCCESS && end != NcclLibrary.IN_PROGRESS) {
+                throw NcclLibrary.failed("ncclGroupEnd", end, doing(members.getFirst()));
+            }
+        }
+
+        /** Makes the handles the members', unless the caller has given up. */
+        private synchronized boolean take() {
+            if (abandoned) {
+                return false;
+            }
+            for (Member member : members) {
+                member.made(handle(member));
+            }
+            return true;
+        }
+
+        private static long handle(Member member) {
+            return member.communicatorCell.get(ValueLayout.JAVA_LONG, 0);
+        }
+
+        private void settle() {
+            for (Member member : members) {
+                int state = member.settle();
+                if (state != NcclLibrary.SUCCESS) {
+                    throw NcclLibrary.failed("ncclCommInitRankConfig", state, doing(member));
+                }
+            }
+        }
+
+        private void furnish() {
+            for (Member member : members) {
+                if (!abandoned) {
+                    member.furnish();
+                }
+            }
+            synchronized (this) {
+                if (abandoned) {
+                    members.forEach(Member::strip);
+                }
+            }
+        }
+
+        /** Aborts what NCCL has made so far; it comes back from its wait then. */
+        void giveUp() {
+            List<Thread> aborting = new ArrayList<>();
+            synchronized (this) {
+                abandoned = true;
+                for (Member member : members) {
+                    long taken = member.takeHandle();
+                    long handle = taken != 0 ? taken : handle(member);
+                    member.communicatorCell.set(ValueLayout.JAVA_LONG, 0, 0);
+                    if (handle != 0) {
+                        aborting.add(
+                                NativeThread.start(
+                                        "abort-" + member.clique.name + "-" + member.rank,
+                                        () -> abort(member, handle)));
+                    }
+                }
+            }
+            long start = System.nanoTime();
+            Waiting.Outcome outcome =
+                    Waiting.untilUninterruptibly(
+                            () -> over && aborting.stream().noneMatch(Thread::isAlive),
+                            start,
+                            GIVING_UP.toNanos());
+            members.forEach(Member::strip);
+            if (outcome == Waiting.Outcome.OUT_OF_TIME) {
+                LOG.log(
+                        System.Logger.Level.WARNING,
+                        where(members)
+                                + "NCCL has not come back within "
+                                + Durations.text(GIVING_UP)
+                                + " from making it, though it was aborted; a thread of it stays"
+                                + " behind");
+            }
+        }
+
+        private void abort(Member member, long handle) {
+            try {
+                NcclLibrary.commAbort(handle, "giving up " + doing(member));
+            } catch (CollectiveException e) {
+                LOG.log(
+                        System.Logger.Level.ERROR,
+                        member.describe() + " could not be aborted; its memory is lost",
+                        e);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+package org.nccl4j.nccl;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.RecordedGroup;
+
+/**
+ * Operations of some communicators, issued as one group of NCCL's on a platform thread. An error
+ * within a group sticks to all of it: what NCCL had recorded is dropped, so that all communicators
+ * in it fail.
+ *
+ * <p>Thread safety: one thread at a time.
+ */
+final class NcclRecordedGroup implements RecordedGroup, Runnable {
+    private final GroupCall[] calls;
+    private final Member[] members;
+    private final NcclStream[] streams;
+    private final boolean nonBlocking;
+
+    /** Whether any of it goes to NCCL. */
+    private final boolean moves;
+
+    private boolean asHostCall;
+
+    private NcclRecordedGroup(List<GroupCall> calls) {
+        this.calls = calls.toArray(GroupCall[]::new);
+        this.members = calls.stream().map(call -> call.member).distinct().toArray(Member[]::new);
+        this.streams =
+                calls.stream()
+                        .filter(call -> !call.isEmpty())
+                        .map(call -> call.stream)
+                        .distinct()
+                        .toArray(NcclStream[]::new);
+        this.nonBlocking = members.length > 0 && members[0].nonBlocking;
+        this.moves = streams.length > 0;
+    }
+
+    /** Issued communicator by communicator, in the order of their first appearance. */
+    static NcclRecordedGroup of(List<GroupCall> calls) {
+        List<NcclCommunicator> order = new ArrayList<>();
+        for (GroupCall call : calls) {
+            if (!order.contains(call.communicator)) {
+                order.add(call.communicator);
+            }
+        }
+        List<GroupCall> sorted = new ArrayList<>(calls);
+        sorted.sort(Comparator.comparingInt(call -> order.indexOf(call.communicator)));
+        return new NcclRecordedGroup(sorted);
+    }
+
+    // Loops by index, because iterators are objects.
+    @Override
+    public void issue() {
+        for (int i = 0; i < members.length; i++) {
+            OpenGroup.refuseIfTouched(members[i]);
+        }
+        for (int i = 0; i < calls.length; i++) {
+            calls[i].check();
+        }
+        for (int i = 0; i < calls.length; i++) {
+            calls[i].member.requireUsable(calls[i].kind().operation());
+        }
+        PlatformThread.run(this);
+    }
+
+    /** Issues it in its place among the host calls, which everything else waits for. */
+    void issueAsHostCall() {
+        asHostCall = true;
+        run();
+    }
+
+    /** Issues it on this platform thread. */
+    @Override
+    public void run() {
+        enter();
+        try {
+            for (int i = 0; i < calls.length; i++) {
+                calls[i].begin();
+            }
+            if (moves) {
+                launch();
+            }
+        } catch (CollectiveException e) {
+            for (int i = 0; i < members.length; i++) {
+                members[i].clique.fail(e);
+            }
+            throw e;
+        } finally {
+            for (int i = 0; i < members.length; i++) {
+                members[i].leave();
+            }
+        }
+        requireSound();
+        if (FlightRecord.isEnabled()) {
+            for (int i = 0; i < calls.length; i++) {
+                calls[i].recordFlight();
+            }
+        }
+    }
+
+    private void enter() {
+        for (int i = 0; i < members.length; i++) {
+            boolean free = members[i].enter();
+            if (free || asHostCall && members[i].clique.cause() == null) {
+                continue;
+            }
+            for (int entered = 0; entered <= i; entered++) {
+                members[entered].leave();
+            }
+            members[i].requireOpen("a group");
+            throw new IllegalStateException("an obstacle that nobody knows");
+        }
+    }
+
+    private void launch() {
+        if (nonBlocking) {
+            for (int i = 0; i < streams.length; i++) {
+                streams[i].launchBegins();
+            }
+        }
+        try {
+            enqueue();
+            if (nonBlocking) {
+                settle();
+            }
+        } finally {
+            if (nonBlocking) {
+                for (int i = 0; i < streams.length; i++) {
+                    streams[i].launchEnds();
+                }
+            }
+        }
+        for (int i = 0; i < calls.length; i++) {
+            if (!calls[i].isEmpty()) {
+                calls[i].enqueued();
+            }
+        }
+    }
+
+    private void enqueue() {
+        NcclLibrary.groupStart();
+        int code = NcclLibrary.SUCCESS;
+        int end;
+        GroupCall last = null;
+        try {
+            for (int i = 0; i < calls.length && isFine(code); i++) {
+                if (!calls[i].isEmpty()) {
+                    last = calls[i];
+                    code = last.enqueue();
+                }
+            }
+        } finally {
+            // Always, or the thread's later calls would only be recorded.
+            end = NcclLibrary.groupEnd();
+        }
+        if (!isFine(code)) {
+            throw last.failed(code);
+        }
+        if (!isFine(end)) {
+            throw NcclLibrary.failed(
+                    "ncclGroupEnd",
+                    end,
+                    "a group of "
+                            + calls.length
+                            + (calls.length == 1 ? " operation, " : " operations, the first is ")
+                            + calls[0].doing());
+        }
+        if (end == NcclLibrary.IN_PROGRESS && !nonBlocking) {
+            settle();
+        }
+    }
+
+    private void settle() {
+        for (int i = 0; i < members.length; i++) {
+            int state = members[i].settle();
+            if (state != NcclLibrary.SUCCESS) {
+                throw NcclLibrary.failed("ncclGroupEnd", state, calls[0].doing());
+            }
+        }
+    }
+
+    private static boolean isFine(int code) {
+        return code == NcclLibrary.SUCCESS || code == NcclLibrary.IN_PROGRESS;
+    }
+
+    /** What was enqueued while its communicator failed has been given up. */
+    private void requireSound() {
+        for (int i = 0; i < members.length; i++) {
+            if (members[i].isObstructed()) {
+                members[i].requireSound();
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+package org.nccl4j.nccl;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.StringJoiner;
+import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.CommunicatorAbortedException;
+import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.spi.Durations;
+
+/**
+ * Words for what happened, for exceptions and logs. NCCL tells nothing of other ranks; what is said
+ * of them is known because they live in this process.
+ *
+ * <p>Thread safety: reads what ranks called last without their leave; good enough for words.
+ */
+final class Wording {
+    private static final int SHOWN_RANKS = 16;
+
+    private Wording() {}
+
+    /** An operation's name and number, with the peer if it has one. */
+    static String name(CallRecord call) {
+        if (call == null || call.kind == null) {
+            return "nothing";
+        }
+        String numbered = call.kind.operation() + " #" + call.number;
+        return switch (call.kind) {
+            case SEND -> numbered + " to rank " + call.root;
+            case RECV -> numbered + " from rank " + call.root;
+            default -> numbered;
+        };
+    }
+
+    /** What a rank called. */
+    static String call(CallRecord call) {
+        StringJoiner arguments = new StringJoiner(", ", call.kind.operation() + "(", ")");
+        arguments.setEmptyValue(call.kind.operation() + "()");
+        switch (call.kind) {
+            case BARRIER, SPLIT, EXCHANGE_COUNTS -> {
+                return arguments.toString();
+            }
+            case ALL_GATHER_V, REDUCE_SCATTER_V, ALL_TO_ALL_V ->
+                    arguments.add("this rank's blocks of " + call.countElements + " elements");
+            default -> arguments.add("count " + call.countElements);
+        }
+        arguments.add(String.valueOf(call.type));
+        if (call.reduction != null) {
+            arguments.add(
+                    call.reduction instanceof ReduceOp.PreMulSum
+                            ? "preMulSum"
+                            : call.reduction.toString());
+        }
+        if (call.kind == OperationKind.SEND) {
+            arguments.add("to rank " + call.root);
+        } else if (call.kind == OperationKind.RECV) {
+            arguments.add("from rank " + call.root);
+        } else if (call.root >= 0) {
+            arguments.add("root " + call.root);
+        }
+        return arguments.toString();
+    }
+
+    /** Which call a native function was called for. */
+    static String doing(Member member, CallRecord call) {
+        return call(call) + ", #" + call.number + " of " + member.describe();
+    }
+
+    /** An operation whose time is over, at the head of its stream. */
+    static CollectiveTimeoutException timeout(Member member, CallRecord call) {
+        return new CollectiveTimeoutException(
+                start(member, call, "was not done")
+                        + others(member, call)
+                        + hint(call)
+                        + "; create a new communicator",
+                true);
+    }
+
+    /** A call that has not come back from NCCL. */
+    static CollectiveTimeoutException stuck(Member member, CallRecord call) {
+        if (call == null) {
+            return new CollectiveTimeoutException(
+                    "a call of NCCL for "
+                            + member.describe()
+                            + " has not returned within "
+                            + Durations.text(member.clique.operationTimeout)
+                            + "; create a new communicator",
+                    true);
+        }
+        return new CollectiveTimeoutException(
+                start(member, call, "has not returned from NCCL")
+                        + "NCCL connects to peers when they are first used, and waits for them; "
+                        + others(member, call)
+                        + hint(call)
+                        + "; create a new communicator",
+                true);
+    }
+
+    /** A split, or an exchange of counts behind one, that has not ended. */
+    static CollectiveTimeoutException timeout(HostCall call) {
+        Member member = call.members().getFirst();
+        return new CollectiveTimeoutException(
+                call.kind().operation()
+                        + " #"
+                        + call.number()
+                        + " of "
+                        + member.describe()
+                        + " was not done within "
+                        + Durations.text(member.clique.operationTimeout)
+                        + ": "
+                        + absent(member, call.number(), true)
+                        + "; create a new communicator",
+                true);
+    }
+
+    private static String start(Member member, CallRecord call, String what) {
+        return call(call)
+                + ", #"
+                + call.number
+                + " of communicator '"
+                + member.clique.name
+                + "', "
+                + what
+                + " on rank "
+                + member.rank
+                + "/"
+                + member.size
+                + " within "
+                + Durations.text(member.clique.operationTimeout)
+                + ": ";
+    }
+
+    private static String others(Member member, CallRecord call) {
+        if (!call.kind.isPointToPoint()) {
+            return absent(member, call.number, false);
+        }
+        Member peer = member.clique.member(call.root);
+        String wanted =
+                (call.kind == OperationKind.SEND ? "recv #" : "send #")
+                        + call.number
+                        + (call.kind == OperationKind.SEND ? " from rank " : " to rank ")
+                        + member.rank;
+        if (peer == null) {
+            return "rank "
+                    + call.root
+                    + " lives in another process: look whether it has called "
+                    + wanted;
+        }
+        long called =
+                call.kind == OperationKind.SEND
+                        ? peer.receives(member.rank)
+                        : peer.sends(member.rank);
+        return called > call.number
+                ? "rank " + peer.rank + " has called " + wanted + ", but waits for something else"
+                : "rank "
+                        + peer.rank
+                        + " has not called "
+                        + wanted
+                        + " and "
+                        + state(peer)
+                        + groupHint(peer);
+    }
+
+    /** Who has not called a collective, as far as can be known. */
+    private static String absent(Member member, long number, boolean hostCall) {
+        StringJoiner absent = new StringJoiner("; ");
+        List<Integer> elsewhere = new ArrayList<>();
+        String hint = "";
+        for (int rank = 0; rank < member.size; rank++) {
+            Member other = member.clique.member(rank);
+            if (other == null) {
+                elsewhere.add(rank);
+            } else if (other.collectives <= number) {
+                absent.add("rank " + rank + " has not called it and " + state(other));
+                if (hint.isEmpty()) {
+                    hint = groupHint(other);
+                }
+            }
+        }
+        if (absent.length() == 0 && elsewhere.isEmpty()) {
+            absent.add(
+                    "all ranks have called "
+                            + (hostCall ? "it" : "their #" + number)
+                            + "; look whether they made the same call with the same arguments, and"
+                            + " whether other work ahead of it on a stream is not done");
+        }
+        if (!elsewhere.isEmpty()) {
+            absent.add(
+                    (elsewhere.size() == 1 ? "rank " : "ranks ")
+                            + shown(elsewhere)
+                            + (elsewhere.size() == 1 ? " lives" : " live")
+                            + " in other processes: look for a branch, an exception or a dead"
+                            + " process there");
+        }
+        return absent + hint;
+    }
+
+    static String shown(List<Integer> ranks) {
+        StringJoiner text = new StringJoiner(", ");
+        for (int rank : ranks.subList(0, Math.min(SHOWN_RANKS, ranks.size()))) {
+            text.add(Integer.toString(rank));
+        }
+        if (ranks.size() > SHOWN_RANKS) {
+            text.add((ranks.size() - SHOWN_RANKS) + " more");
+        }
+        return text.toString();
+    }
+
+    /** A thread that waits for one of its ranks before it has called another waits in vain. */
+    private static String groupHint(Member absent) {
+        return absent.lastCall() == null
+                ? "; one thread that drives several ranks must use Backend.group"
+                : "";
+    }
+
+    private static String state(Member member) {
+        if (member.closed) {
+            return "has closed";
+        }
+        CallRecord last = member.lastCall();
+        return last == null ? "has called nothing" : "last called " + name(last);
+    }
+
+    private static String hint(CallRecord call) {
+        if (!call.kind.isPointToPoint()) {
+            return "; raise operationTimeout if it is only slow or late";
+        }
+        return "; two ranks that both "
+                + (call.kind == OperationKind.SEND ? "send" : "receive")
+                + " first wait for each other: put send and recv in one Backend.group or use"
+                + " sendRecv";
+    }
+
+    static CommunicatorAbortedException aborted(Member member) {
+        return new CommunicatorAbortedException(
+                "rank "
+                        + member.rank
+                        + "/"
+                        + member.size
+                        + " aborted communicator '"
+                        + member.clique.name
+                        + "' after "
+                        + name(member.lastCall())
+                        + "; unfinished work of the ranks of this process was given up; create a"
+                        + " new communicator");
+    }
+
+    /** Work that close has waited for. */
+    static CollectiveTimeoutException closeTimeout(Member member) {
+        for (NcclStream stream : member.streams()) {
+            CallRecord call = member.oldestUnpassed(stream);
+            if (call != null) {
+                return timeout(member, call);
+            }
+        }
+        return new CollectiveTimeoutException(
+                "closing "
+                        + member.describe()
+                        + ": its work was not done within "
+                        + Durations.text(member.clique.operationTimeout)
+                        + ", last "
+                        + name(member.lastCall())
+                        + "; it was aborted",
+                true);
+    }
+
+    /** Ranks that could not be finalized. */
+    static CollectiveTimeoutException closeTimeout(Clique clique) {
+        List<Integer> elsewhere = new ArrayList<>();
+        for (int rank = 0; rank < clique.size; rank++) {
+            if (clique.member(rank) == null) {
+                elsewhere.add(rank);
+            }
+        }
+        return new CollectiveTimeoutException(
+                "communicator '"
+                        + clique.name
+                        + "' was not finalized within "
+                        + Durations.text(clique.operationTimeout)
+                        + (elsewhere.isEmpty()
+                                ? ""
+                                : ": look whether rank "
+                                        + shown(elsewhere)
+                                        + " of other processes has closed it too")
+                        + "; it was aborted, results that were synchronized are good",
+                true);
+    }
+
+    /** A line per rank of this process, for the log. */
+    static String table(Clique clique) {
+        StringBuilder table = new StringBuilder();
+        for (Member member : clique.local()) {
+            table.append(System.lineSeparator())
+                    .append("  rank ")
+                    .append(member.rank)
+                    .append("/")
+                    .append(member.size)
+                    .append(" on device ")
+                    .append(member.device.ordinal())
+                    .append(": ")
+                    .append(state(member))
+                    .append(member.isInside() ? ", is inside NCCL" : "");
+            for (NcclStream stream : member.streams()) {
+                CallRecord call = member.oldestUnpassed(stream);
+                if (call != null) {
+                    table.append(", waits for ").append(name(call)).append(" on ").append(stream);
+                }
+            }
+        }
+        return table.toString();
+    }
+}
