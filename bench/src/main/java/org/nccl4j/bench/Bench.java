@@ -3,19 +3,23 @@ package org.nccl4j.bench;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
-import org.nccl4j.collectives.Capabilities;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.LibraryUnavailableException;
 
@@ -35,26 +39,33 @@ public final class Bench {
     /** How long an interrupted run may take to say so. */
     private static final Duration SHUTDOWN = Duration.ofSeconds(5);
 
+    /** How long bench info waits for each answer. */
+    private static final Duration PROBE_PATIENCE = Duration.ofSeconds(20);
+
     private final Console console;
     private final BenchEnvironment environment;
     private final Function<String, String> properties;
     private final Function<String, Backend> backends;
+    private final Supplier<List<Backend>> installed;
     private volatile BenchRun running;
     private volatile boolean ended;
 
     /**
      * @param properties system properties by name; null where one is not set
      * @param backends the backend that a value of --backend stands for
+     * @param installed the backends that are there, usable or not
      */
     Bench(
             Console console,
             Map<String, String> environment,
             Function<String, String> properties,
-            Function<String, Backend> backends) {
+            Function<String, Backend> backends,
+            Supplier<List<Backend>> installed) {
         this.console = console;
         this.environment = new BenchEnvironment(environment);
         this.properties = properties;
         this.backends = backends;
+        this.installed = installed;
     }
 
     /**
@@ -65,7 +76,12 @@ public final class Bench {
     public static void main(String[] args) {
         quietLogs();
         Bench bench =
-                new Bench(Console.standard(), System.getenv(), System::getProperty, Bench::backend);
+                new Bench(
+                        Console.standard(),
+                        System.getenv(),
+                        System::getProperty,
+                        name -> backend(name, Backends.installed()),
+                        Backends::installed);
         Runtime.getRuntime().addShutdownHook(new Thread(bench::shutDown, "nccl4j-bench-shutdown"));
         System.exit(bench.run(List.of(args)).status());
     }
@@ -101,20 +117,53 @@ public final class Bench {
         }
     }
 
-    private static Backend backend(String name) {
+    /**
+     * The backend that a value of --backend stands for.
+     *
+     * @throws LibraryUnavailableException if it is not installed or cannot be used here
+     */
+    static Backend backend(String name, List<Backend> installed) {
         if (name.equals(BenchOptions.AUTO)) {
             return Backends.preferred();
         }
-        List<String> installed = Backends.installed().stream().map(Backend::name).sorted().toList();
-        if (!installed.contains(name)) {
+        Optional<Backend> named =
+                installed.stream().filter(backend -> backend.name().equals(name)).findFirst();
+        if (named.isEmpty()) {
             throw new LibraryUnavailableException(
                     "--backend "
                             + name
                             + ": this bench has "
-                            + String.join(", ", installed)
+                            + installed.stream()
+                                    .map(Backend::name)
+                                    .sorted()
+                                    .collect(Collectors.joining(", "))
                             + " and no other backend; name one of these, or leave the option out");
         }
-        return Backends.named(name);
+        if (named.get().availability() instanceof Availability.Unavailable no) {
+            throw new LibraryUnavailableException(
+                    "--backend "
+                            + name
+                            + " cannot be used here: "
+                            + String.join("\n  ", no.reasons())
+                            + "\n  (bench info tells more; --backend cpu needs no GPU, and --emulator"
+                            + " stands in for one)");
+        }
+        return named.get();
+    }
+
+    /** Says in one line why --backend auto did not take NCCL. */
+    private void explain(Backend chosen) {
+        for (Backend each : installed.get()) {
+            if (each.name().equals(BenchOptions.NCCL)
+                    && each.availability() instanceof Availability.Unavailable no) {
+                console.err(
+                        "bench: --backend auto takes "
+                                + chosen.name()
+                                + ", not nccl: "
+                                + no.reasons().getFirst().lines().findFirst().orElse("no reason")
+                                + " (bench info tells more)");
+            }
+        }
     }
 
     /**
@@ -181,18 +230,28 @@ public final class Bench {
         Map<String, Backend> found = new HashMap<>();
         Function<String, Backend> once = name -> found.computeIfAbsent(name, backends);
         CommandLine.Outcome outcome =
-                CommandLine.parse(arguments, name -> facts(once.apply(name)), console);
+                CommandLine.parse(arguments, name -> BackendFacts.of(once.apply(name)), console);
         return switch (outcome) {
             case CommandLine.Exit exit -> exit.code();
+            case CommandLine.Info info -> report(info.json());
             case CommandLine.Run run -> {
                 Backend backend = once.apply(run.options().backend());
+                if (run.options().backend().equals(BenchOptions.AUTO)) {
+                    explain(backend);
+                }
+                BackendFacts facts = BackendFacts.of(backend);
+                if (facts.emulated()) {
+                    console.err(
+                            "bench: this is the emulator and not a GPU: results are checked as"
+                                    + " always, times mean nothing");
+                }
                 BenchRun started =
                         new BenchRun(
                                 console,
                                 environment,
                                 run.options(),
                                 backend,
-                                facts(backend),
+                                facts,
                                 corruption,
                                 properties.apply(TERMINAL) != null);
                 running = started;
@@ -201,10 +260,20 @@ public final class Bench {
         };
     }
 
-    private static BackendFacts facts(Backend backend) {
-        Capabilities capabilities = backend.capabilities();
-        // The version codes are NCCL's; a backend without NCCL has none.
-        return new BackendFacts(backend.name(), 0, 0, capabilities.capture());
+    private ExitCode report(boolean json) {
+        List<InfoProbe> probes = new ArrayList<>(new BackendProbes(installed.get()).all());
+        probes.addAll(new MachineProbes(environment.variables(), properties, Path.of("/")).all());
+        InfoReport report = new InfoReport(probes, PROBE_PATIENCE);
+        try {
+            if (json) {
+                report.printJson(console);
+            } else {
+                report.print(console);
+            }
+        } catch (InterruptedException interrupted) {
+            return ExitCode.INTERRUPTED;
+        }
+        return ExitCode.OK;
     }
 
     /**

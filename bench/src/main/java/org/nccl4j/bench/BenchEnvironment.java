@@ -75,11 +75,17 @@ record BenchEnvironment(Map<String, String> variables) {
         return LAUNCHER_VARIABLES.stream().filter(variables::containsKey).findFirst();
     }
 
-    /** {@code NAME=value} of the variables that the JSON file lists, sorted by name. */
+    /**
+     * {@code NAME=value} of the variables that the JSON file lists, sorted by name, without what
+     * looks like a secret.
+     */
     List<String> reported() {
         Stream<Map.Entry<String, String>> sorted = new TreeMap<>(variables).entrySet().stream();
         return sorted.filter(entry -> isReported(entry.getKey()))
-                .map(entry -> entry.getKey() + "=" + entry.getValue())
+                .map(entry ->
+                        entry.getKey()
+                                + "="
+                                + MachineProbes.masked(entry.getKey(), entry.getValue()))
                 .toList();
     }
 

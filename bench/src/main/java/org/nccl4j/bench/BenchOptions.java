@@ -17,6 +17,7 @@ import java.util.stream.LongStream;
  * @param timing how often to run and how to time
  * @param work what to run and verify
  * @param output what to report where
+ * @param nccl what NCCL alone has
  */
 record BenchOptions(
         Program program,
@@ -26,10 +27,14 @@ record BenchOptions(
         Layout layout,
         Timing timing,
         Work work,
-        Output output) {
+        Output output,
+        Nccl nccl) {
 
     /** The backend name that leaves the choice to us. */
     static final String AUTO = "auto";
+
+    /** The name of the backend that auto prefers. */
+    static final String NCCL = "nccl";
 
     /** What --jit-warmup is if not given, unless there is a trace. */
     static final double JIT_WARMUP_SECONDS = 2;
@@ -171,4 +176,21 @@ record BenchOptions(
             boolean memory,
             Optional<String> jsonFile,
             Optional<String> traceFile) {}
+
+    /**
+     * What NCCL alone has; on other backends as if not given.
+     *
+     * @param nullStream -y: use the device's default stream
+     * @param registersBuffers -R: register both buffers with each communicator
+     * @param ctaPolicy -x, which the loaded library has; empty if unset
+     * @param blocking --comm-blocking: whether communicators are in NCCL's blocking mode
+     */
+    record Nccl(
+            boolean nullStream, boolean registersBuffers, OptionalInt ctaPolicy, boolean blocking) {
+
+        /** Nothing that NCCL would not do anyhow. */
+        static Nccl defaults() {
+            return new Nccl(false, false, OptionalInt.empty(), true);
+        }
+    }
 }

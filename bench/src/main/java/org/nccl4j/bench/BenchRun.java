@@ -26,6 +26,8 @@ import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.NativeCallException;
+import org.nccl4j.collectives.NcclOption;
+import org.nccl4j.collectives.NcclOptions;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
 import tools.jackson.core.JacksonException;
@@ -78,16 +80,34 @@ final class BenchRun {
         this.facts = facts;
         this.corruption = corruption;
         this.terminal = terminal;
-        this.config = config(options);
+        this.config = config(options, facts);
     }
 
-    private static CommunicatorConfig config(BenchOptions options) {
-        CommunicatorConfig config = CommunicatorConfig.defaults();
+    private static CommunicatorConfig config(BenchOptions options, BackendFacts facts) {
+        CommunicatorConfig config =
+                CommunicatorConfig.defaults()
+                        .withBlocking(options.nccl().blocking())
+                        .withNccl(ncclOptions(options, facts));
         int seconds = options.timing().timeoutSeconds();
         if (seconds > 0) {
             config = config.withOperationTimeout(Duration.ofSeconds(seconds).plus(BEYOND_TIMEOUT));
         }
         return options.output().traceFile().map(Path::of).map(config::withTraceFile).orElse(config);
+    }
+
+    /** What nccl-tests sets, as far as the loaded library has it, and what -x asks for. */
+    private static NcclOptions ncclOptions(BenchOptions options, BackendFacts facts) {
+        NcclOptions nccl = NcclOptions.none();
+        if (facts.ncclLibrary() >= NcclOption.NVLINK_CENTRIC_SCHED.sinceVersion()) {
+            nccl = nccl.with(NcclOption.NVLINK_CENTRIC_SCHED, 1);
+        }
+        if (options.program() == Program.SENDRECV
+                && facts.ncclLibrary() >= NcclOption.MAX_P2P_PEERS.sinceVersion()) {
+            nccl = nccl.with(NcclOption.MAX_P2P_PEERS, 2);
+        }
+        return options.nccl().ctaPolicy().isPresent()
+                ? nccl.with(NcclOption.CTA_POLICY, options.nccl().ctaPolicy().getAsInt())
+                : nccl;
     }
 
     /**
@@ -264,7 +284,7 @@ final class BenchRun {
             set.connect(config, options.layout().parallelInit());
             int timed = options.timing().perIteration() ? options.timing().iterations() : 0;
             report.allocating(need.totalBytes());
-            List<BenchRank> ranks = set.allocate(need.bufferBytes(), timed);
+            List<BenchRank> ranks = set.allocate(need.bufferBytes(), timed, options.nccl());
             report.start();
             Sweep sweep =
                     new Sweep(

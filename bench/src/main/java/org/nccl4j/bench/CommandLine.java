@@ -8,6 +8,7 @@ import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.function.Function;
 import java.util.stream.Stream;
+import org.nccl4j.collectives.NcclOption;
 
 /**
  * From the words of a command line to {@link BenchOptions}, or to the end of the run. Messages
@@ -22,6 +23,13 @@ final class CommandLine {
     /** A run. */
     record Run(BenchOptions options) implements Outcome {}
 
+    /**
+     * A report about backends and machine.
+     *
+     * @param json whether as JSON
+     */
+    record Info(boolean json) implements Outcome {}
+
     /** Nothing to run: help was given or something was refused; all is said already. */
     record Exit(ExitCode code) implements Outcome {}
 
@@ -29,10 +37,27 @@ final class CommandLine {
     private static final class Refusal extends Exception {
         private static final long serialVersionUID = 1L;
 
+        private final ExitCode code;
+
         Refusal(String line) {
+            this(ExitCode.ARGUMENTS, line);
+        }
+
+        Refusal(ExitCode code, String line) {
             super(line, null, false, false);
+            this.code = code;
         }
     }
+
+    /** The first word that asks for a report instead of a run. */
+    private static final String INFO = "info";
+
+    /** NCCL's -x 2 came later than the field. */
+    private static final int ZERO_CTA_POLICY_SINCE = 22800;
+
+    private static final int DEVICE_API_SINCE = 22800;
+
+    private static final int WINDOWS_SINCE = 22700;
 
     private final Program program;
     private final List<String> words;
@@ -73,6 +98,11 @@ final class CommandLine {
     private int unalignElements;
     private int perIteration;
     private int perIterationSkip;
+    private boolean nullStream;
+    private int registration;
+    private OptionalInt ctaPolicy = OptionalInt.empty();
+    private int deviceImplementation;
+    private boolean commBlocking = true;
 
     private CommandLine(
             Program program,
@@ -106,6 +136,9 @@ final class CommandLine {
             Help.overview().forEach(console::out);
             return new Exit(ExitCode.OK);
         }
+        if (word.equals(INFO)) {
+            return info(arguments.subList(1, arguments.size()), console);
+        }
         Optional<Program> program = Program.named(word);
         if (program.isEmpty()) {
             console.err("bench: " + unknownProgram(word));
@@ -115,9 +148,32 @@ final class CommandLine {
         return new CommandLine(program.get(), options, backends, console).interpret();
     }
 
+    private static Outcome info(List<String> words, Console console) {
+        boolean json = false;
+        for (String word : words) {
+            switch (word) {
+                case "--json" -> json = true;
+                case "-h", "--help" -> {
+                    Help.info().forEach(console::out);
+                    return new Exit(ExitCode.OK);
+                }
+                default -> {
+                    // The launcher has read it.
+                    if (!word.matches("--emulator(=.*)?")) {
+                        console.err("bench: info takes --json, --emulator and --help, not " + word);
+                        return new Exit(ExitCode.ARGUMENTS);
+                    }
+                }
+            }
+        }
+        return new Info(json);
+    }
+
     private static String unknownProgram(String word) {
         String programs =
-                String.join(" ", Arrays.stream(Program.values()).map(Program::label).toList());
+                String.join(" ", Arrays.stream(Program.values()).map(Program::label).toList())
+                        + " "
+                        + INFO;
         if (word.startsWith("-")) {
             return "the first word must be a program, before any option; got '"
                     + word
@@ -167,7 +223,7 @@ final class CommandLine {
             check();
         } catch (Refusal refusal) {
             console.err(refusal.getMessage());
-            return new Exit(ExitCode.ARGUMENTS);
+            return new Exit(refusal.code);
         }
         return new Run(options());
     }
@@ -215,19 +271,26 @@ final class CommandLine {
             case DATATYPE -> types = types(value);
             case ROOT -> root = value.equals("all") ? -1 : integer(flag, value);
             case BLOCKING -> blocking = integer(flag, value);
-            case STREAM_NULL -> ignored(flag, "default stream", integer(flag, value) != 0);
+            case STREAM_NULL -> {
+                nullStream = integer(flag, value) != 0;
+                ignoredWithoutNccl(flag, "default stream", nullStream);
+            }
             case TIMEOUT -> timeoutSeconds = integer(flag, value);
             case CUDAGRAPH -> graphLaunches = graphLaunches(integer(flag, value));
             case REPORT_CPUTIME -> cpuTime = integer(flag, value) != 0;
             case REPORT_TIMESTAMPS -> timestamps = integer(flag, value) != 0;
             case OUTPUT_FILE -> jsonFile = jsonFile(value);
             case AVERAGE -> average = average(value);
-            case LOCAL_REGISTER -> ignored(flag, "buffer registration", integer(flag, value) != 0);
-            case CTA_POLICY -> ignored(flag, "CTA policy", integer(flag, value) >= 0);
-            case DEVICE_IMPLEMENTATION ->
-                    ignored(flag, "device implementation", integer(flag, value) != 0);
+            case LOCAL_REGISTER -> registration = registration(integer(flag, value));
+            case CTA_POLICY -> ctaPolicy = ctaPolicy(integer(flag, value));
+            case DEVICE_IMPLEMENTATION -> {
+                deviceImplementation = integer(flag, value);
+                needsDeviceApi("Option -D (device implementation)");
+                ignoredWithoutNccl(flag, "device implementation", deviceImplementation != 0);
+            }
             case DEVICE_CTA_COUNT -> {
                 int ctas = integer(flag, value);
+                needsDeviceApi("Option -V (device CTA count)");
                 if (ctas < 1 || ctas > 128) {
                     console.err(
                             "device_cta_count (-V) must be positive and less than 128, got "
@@ -235,6 +298,11 @@ final class CommandLine {
                                     + ". Using default value 16.");
                 }
                 ignored(flag, "device CTA count", true);
+            }
+            case EMULATOR -> {} // the launcher has pointed the loader to it
+            case COMM_BLOCKING -> {
+                commBlocking = integer(flag, value) != 0;
+                ignoredWithoutNccl(flag, "NCCL's blocking mode", !commBlocking);
             }
             case MEMORY -> memory = integer(flag, value) != 0;
             case UNALIGN -> unalignElements = integer(flag, value);
@@ -348,12 +416,100 @@ final class CommandLine {
                         + " all.");
     }
 
-    private int graphLaunches(int value) {
+    private int graphLaunches(int value) throws Refusal {
         if (value > 0 && !facts().captures()) {
+            if (facts().isNccl()) {
+                throw notThere(Flag.CUDAGRAPH, value, "cannot capture operations in a graph");
+            }
             ignored(Flag.CUDAGRAPH, "graph launches", true);
             return 0;
         }
         return value;
+    }
+
+    private int registration(int value) {
+        ignoredWithoutNccl(Flag.LOCAL_REGISTER, "buffer registration", value != 0);
+        if (value == 2 && facts().isNccl() && facts().ncclLibrary() < WINDOWS_SINCE) {
+            console.out(
+                    "Option -R 2 (symmetric) is not supported before NCCL 2.27. Defaulting to local"
+                            + " registration");
+            return 1;
+        }
+        return value;
+    }
+
+    private OptionalInt ctaPolicy(int value) throws Refusal {
+        ignoredWithoutNccl(Flag.CTA_POLICY, "CTA policy", value >= 0);
+        if (value < 0 || !facts().isNccl()) {
+            return OptionalInt.empty();
+        }
+        if (value > 1 && facts().ncclLibrary() < ZERO_CTA_POLICY_SINCE) {
+            console.out(
+                    "Option -x (cta_policy) "
+                            + value
+                            + " is not supported before NCCL 2.28. Ignoring");
+            return OptionalInt.empty();
+        }
+        if (value > NcclOption.CTA_POLICY.maximum()) {
+            throw new Refusal(
+                    "bench: -x "
+                            + value
+                            + ": must be 0 (default), 1 (efficiency) or 2 (zero), or negative for"
+                            + " unset");
+        }
+        if (facts().ncclLibrary() < NcclOption.CTA_POLICY.sinceVersion()) {
+            console.err(
+                    "bench: -x "
+                            + value
+                            + ": NCCL "
+                            + facts().ncclVersion()
+                            + " has no CTA policy, which came with 2.27.3; ignored");
+            return OptionalInt.empty();
+        }
+        return OptionalInt.of(value);
+    }
+
+    private void needsDeviceApi(String option) throws Refusal {
+        if (facts().isNccl() && facts().ncclLibrary() < DEVICE_API_SINCE) {
+            throw new Refusal(option + " requires NCCL >= 2.28.0");
+        }
+    }
+
+    private Refusal notThere(Flag flag, int value, String what) {
+        return new Refusal(
+                ExitCode.UNSUPPORTED,
+                "bench: "
+                        + flag.typed()
+                        + " "
+                        + value
+                        + ": this version's "
+                        + facts().name()
+                        + " backend "
+                        + what
+                        + "; leave the option out");
+    }
+
+    private void refuseWhatTheBackendLacks() throws Refusal {
+        if (facts == null || !facts.isNccl()) {
+            return;
+        }
+        if (deviceImplementation > 0 && registration != 2) {
+            throw new Refusal(
+                    "device implementation (-D > 0) requires enabling symmetric memory registration"
+                            + " (-R 2)");
+        }
+        if (deviceImplementation > 0) {
+            throw notThere(
+                    Flag.DEVICE_IMPLEMENTATION,
+                    deviceImplementation,
+                    "has no device-side kernels, which are CUDA code of nccl-tests");
+        }
+        if (registration == 2) {
+            throw notThere(Flag.LOCAL_REGISTER, registration, "has no symmetric windows");
+        }
+        if (registration != 0 && !facts.registers()) {
+            throw notThere(Flag.LOCAL_REGISTER, registration, "cannot register buffers");
+        }
     }
 
     private Optional<String> jsonFile(String value) {
@@ -381,6 +537,11 @@ final class CommandLine {
             facts = backends.apply(backend);
         }
         return facts;
+    }
+
+    /** As {@link #ignored}, where it is not NCCL that runs the operations. */
+    private void ignoredWithoutNccl(Flag flag, String what, boolean asksForSomething) {
+        ignored(flag, what, asksForSomething && !facts().isNccl());
     }
 
     /** Says that an option changes nothing, if its value asks for a change. */
@@ -418,6 +579,7 @@ final class CommandLine {
         if (!stepGiven) {
             stepFactor = 2;
         }
+        refuseWhatTheBackendLacks();
         refuseWhatCannotRun();
         if (perIteration != 0 && perIteration != 1) {
             console.err("per-iteration timing (-I) only supports 0=off or 1=on. Disabling.");
@@ -505,6 +667,10 @@ final class CommandLine {
                         perIteration == 1,
                         perIterationSkip),
                 new BenchOptions.Work(types, ops, root, checkRounds, unalignElements),
-                new BenchOptions.Output(cpuTime, timestamps, memory, jsonFile, traceFile));
+                new BenchOptions.Output(cpuTime, timestamps, memory, jsonFile, traceFile),
+                facts == null || !facts.isNccl()
+                        ? BenchOptions.Nccl.defaults()
+                        : new BenchOptions.Nccl(
+                                nullStream, registration != 0, ctaPolicy, commBlocking));
     }
 }

@@ -46,7 +46,9 @@ enum Flag {
     PER_ITER_TIMING('I', "per_iter_timing", "0/1 time each iteration", "0"),
     PER_ITER_SKIP('K', "per_iter_skip", "samples left out of the summary of -I", "0"),
     HELP('h', "help", "", ""),
-    BACKEND((char) 0, "backend", "cpu/auto/nccl (not in this version)", "auto"),
+    BACKEND((char) 0, "backend", "cpu/nccl/auto", "auto"),
+    EMULATOR((char) 0, "emulator", "2.30 or 2.18", "none; 2.30 if no version is given"),
+    COMM_BLOCKING((char) 0, "comm-blocking", "0/1 NCCL's blocking mode", "1"),
     TRACE(
             (char) 0,
             "trace",
@@ -94,6 +96,11 @@ enum Flag {
 
     boolean takesValue() {
         return this != HELP;
+    }
+
+    /** True if the value may be left out, and if not is attached by an equals sign. */
+    boolean valueIsOptional() {
+        return this == EMULATOR;
     }
 
     /** True if nccl-tests has no such option. */

@@ -100,8 +100,8 @@ final class GetOpt {
                 } else {
                     events.add(new Option(flag, ""));
                 }
-            } else if (attached.isPresent()) {
-                events.add(new Option(flag, attached.get()));
+            } else if (attached.isPresent() || flag.valueIsOptional()) {
+                events.add(new Option(flag, attached.orElse("")));
             } else {
                 separateValue(flag, typed + " requires an argument");
             }

@@ -19,6 +19,10 @@ final class Help {
         lines.add(
                 "Usage: bench <program> [options]     options of a program: bench <program> --help");
         lines.add("");
+        lines.add(
+                "       bench info [--json]           backends, libraries, devices and machine, for a bug"
+                        + " report");
+        lines.add("");
         lines.add("Programs (all_reduce may be written all_reduce_perf or allreduce, and so on):");
         for (Program program : Program.values()) {
             lines.add(String.format(Locale.ROOT, "  %-15s %s", program.label(), program.summary()));
@@ -33,12 +37,30 @@ final class Help {
                                                           every type and reduction at 1 MiB
                   bench alltoall -b 1M -e 64M -J out.json results to a file as well
                   bench broadcast -r all -c 2             every root, each cell verified twice
+                  bench allreduce --backend nccl --emulator -g 8 -b 1K -e 64M
+                                                          NCCL's backend without a GPU, on the
+                                                          emulator: its times mean nothing
 
                 """
                         .lines()
                         .toList());
         lines.addAll(legend());
         return lines;
+    }
+
+    /** The help of {@code bench info}. */
+    static List<String> info() {
+        return """
+        USAGE: bench info [--json] [--emulator[=2.30 or 2.18]]
+
+        Prints what one pastes into a bug report: the backends and why one is not available, the
+        libraries with versions and paths, or what was tried, devices, driver, JDK and its flags,
+        machine, limits, /dev/shm, network and InfiniBand, NCCL's files, and the variables NCCL*,
+        CUDA* and NCCL4J*. What looks like a secret is masked; read it before you publish it.
+        A probe that fails or hangs is a line that says so; the exit code is 0 all the same.
+        """
+                .lines()
+                .toList();
     }
 
     /** The help of a program: nccl-tests' usage, then what is ours. */
@@ -58,9 +80,10 @@ final class Help {
                 lines.add(
                         "\t[--"
                                 + flag.longName()
-                                + " <"
+                                + (flag.valueIsOptional() ? "[=" : " <")
                                 + flag.hint()
-                                + ">] default "
+                                + (flag.valueIsOptional() ? "]" : ">")
+                                + "] default "
                                 + flag.defaultText());
             }
         }
@@ -77,8 +100,9 @@ final class Help {
                   -r all: every root, as -r -1.
                   Refused with exit code 255: an unknown option; -b 0 with a factor; -i 0 without
                     one; -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
-                  An option without effect on the backend is accepted, and standard error says so:
-                    so far -y, -R, -x, -D and -V everywhere, -G where nothing captures.
+                  An option without effect on the CPU is accepted, and standard error says so: -y, -R,
+                    -x, -D, -V and, where nothing captures, -G. On NCCL they act as in nccl-tests; what
+                    this version cannot do there (-D, -R 2, see bench info for more) ends with 5.
                   Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
                   Before the first row of each type and reduction, rows that nobody sees run until

@@ -99,6 +99,9 @@ final class JsonReport implements AutoCloseable {
             strings("args", commandLine);
             strings("env", environment);
             integer("nccl_version", facts.ncclLibrary());
+            if (facts.emulated()) {
+                bool("emulator", true);
+            }
         });
     }
 

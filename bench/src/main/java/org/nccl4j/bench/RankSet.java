@@ -19,6 +19,7 @@ import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Registration;
 import org.nccl4j.collectives.UniqueId;
 
 /**
@@ -29,10 +30,15 @@ import org.nccl4j.collectives.UniqueId;
  */
 final class RankSet implements AutoCloseable {
 
+    /** What CUDA calls a device's default stream. */
+    private static final long NULL_STREAM = 0;
+
     private final Backend backend;
     private final List<Device> devices;
     private final FreeMemory freeMemory;
     private final List<Communicator> communicators =
+            Collections.synchronizedList(new ArrayList<>());
+    private final List<Registration> registrations =
             Collections.synchronizedList(new ArrayList<>());
     private final List<AutoCloseable> others = Collections.synchronizedList(new ArrayList<>());
 
@@ -73,14 +79,24 @@ final class RankSet implements AutoCloseable {
      *
      * @param bufferBytes of each of the two buffers of a rank
      * @param events how many iterations -I times; 0 for none
+     * @param nccl which stream to use, and whether to register the buffers
      */
-    List<BenchRank> allocate(long bufferBytes, int events) throws InterruptedException {
+    List<BenchRank> allocate(long bufferBytes, int events, BenchOptions.Nccl nccl)
+            throws InterruptedException {
         List<BenchRank> ranks =
                 onOneThreadEach(rank -> {
                     Device device = devices.get(rank);
                     DeviceBuffer send = closing(device.allocate(bufferBytes));
                     DeviceBuffer recv = closing(device.allocate(bufferBytes));
-                    DeviceStream stream = closing(device.createStream());
+                    DeviceStream stream =
+                            closing(
+                                    nccl.nullStream()
+                                            ? device.wrapStream(NULL_STREAM)
+                                            : device.createStream());
+                    if (nccl.registersBuffers()) {
+                        registrations.add(communicators.get(rank).register(send));
+                        registrations.add(communicators.get(rank).register(recv));
+                    }
                     return new BenchRank(
                             device,
                             communicators.get(rank),
@@ -126,13 +142,12 @@ final class RankSet implements AutoCloseable {
      */
     @Override
     public void close() {
+        List<AutoCloseable> all = new ArrayList<>(registrations);
+        // A communicator goes before its streams and buffers, and after its registrations.
+        all.add(() -> backend.closeAll(communicators()));
+        all.addAll(others.reversed());
         CollectiveException failure = null;
-        try {
-            backend.closeAll(communicators());
-        } catch (CollectiveException closing) {
-            failure = closing;
-        }
-        for (AutoCloseable resource : others.reversed()) {
+        for (AutoCloseable resource : all) {
             try {
                 resource.close();
             } catch (CollectiveException closing) {

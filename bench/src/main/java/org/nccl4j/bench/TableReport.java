@@ -84,6 +84,9 @@ final class TableReport {
                         + " unalign: "
                         + options.work().unalignElements());
         banners(timing);
+        if (facts.emulated()) {
+            console.out("# Emulator: the devices are host memory and no figure here is a GPU's ");
+        }
         console.out("#");
         console.out("# Using devices");
     }

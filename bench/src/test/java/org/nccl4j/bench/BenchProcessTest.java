@@ -17,6 +17,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.nccl4j.collectives.Availability;
+import org.nccl4j.collectives.Backends;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -76,6 +78,8 @@ final class BenchProcessTest {
         BufferedReader out =
                 start(
                         "all_reduce",
+                        "--backend",
+                        "cpu",
                         "-g",
                         "2",
                         "-b",
@@ -113,7 +117,20 @@ final class BenchProcessTest {
 
     @Test
     void aSignalEndsARunWhoseReaderSleeps() throws Exception {
-        start("all_reduce", "-g", "2", "-b", "8", "-e", "8", "-n", "1", "-N", "0");
+        start(
+                "all_reduce",
+                "--backend",
+                "cpu",
+                "-g",
+                "2",
+                "-b",
+                "8",
+                "-e",
+                "8",
+                "-n",
+                "1",
+                "-N",
+                "0");
         // Nobody reads: rows come until the pipe (64 KiB, less what a row leaves in a page) is
         // full.
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
@@ -133,7 +150,20 @@ final class BenchProcessTest {
         Path json = folder.resolve("out.json");
         prefix = List.of("/bin/bash", "-c", "ulimit -f 8; exec \"$@\"", "bash");
         List<String> lines =
-                start("all_reduce", "-g", "2", "-b", "8", "-e", "8", "-N", "0", "-J", "" + json)
+                start(
+                                "all_reduce",
+                                "--backend",
+                                "cpu",
+                                "-g",
+                                "2",
+                                "-b",
+                                "8",
+                                "-e",
+                                "8",
+                                "-N",
+                                "0",
+                                "-J",
+                                "" + json)
                         .lines()
                         .toList();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
@@ -149,7 +179,17 @@ final class BenchProcessTest {
     @Test
     void aSignalAtTheStartLeavesNoFileOrAValidOne() throws Exception {
         Path json = folder.resolve("out.json");
-        BufferedReader out = start("all_reduce", "-g", "2", "-N", "0", "-J", json.toString());
+        BufferedReader out =
+                start(
+                        "all_reduce",
+                        "--backend",
+                        "cpu",
+                        "-g",
+                        "2",
+                        "-N",
+                        "0",
+                        "-J",
+                        json.toString());
         assertThat(out.readLine()).startsWith("# Writing JSON");
         assertThat(process.toHandle().destroy()).isTrue();
         List<String> rest = out.lines().toList();
@@ -161,7 +201,19 @@ final class BenchProcessTest {
 
     @Test
     void aReaderThatLeavesEndsTheRun() throws Exception {
-        BufferedReader out = start("all_reduce", "-g", "2", "-b", "1K", "-e", "2K", "-N", "0");
+        BufferedReader out =
+                start(
+                        "all_reduce",
+                        "--backend",
+                        "cpu",
+                        "-g",
+                        "2",
+                        "-b",
+                        "1K",
+                        "-e",
+                        "2K",
+                        "-N",
+                        "0");
         assertThat(out.readLine()).startsWith("# nccl-tests version");
         out.close();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
@@ -179,19 +231,39 @@ final class BenchProcessTest {
     }
 
     @Test
-    void aBackendThatThisBuildLacksIsRefusedWithThoseItHas() throws Exception {
+    void ncclWhereItCannotRunIsRefusedInOneMessage() throws Exception {
+        assumeTrue(
+                Backends.installed().stream()
+                        .filter(backend -> backend.name().equals("nccl"))
+                        .allMatch(nccl -> nccl.availability() instanceof Availability.Unavailable),
+                "unsupported: NCCL runs here");
         assertThat(start("all_reduce", "--backend", "nccl").lines()).isEmpty();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
         assertThat(process.exitValue()).isEqualTo(ExitCode.UNSUPPORTED.status());
         assertThat(standardError())
-                .isEqualTo(
-                        "bench: --backend nccl: this bench has cpu and no other backend; name one"
-                                + " of these, or leave the option out\n");
+                .startsWith("bench: --backend nccl cannot be used here: ")
+                .endsWith("--emulator stands in for one)\n");
+    }
+
+    @Test
+    void infoTellsOfTheRealMachine() throws Exception {
+        List<String> lines = start("info").lines().toList();
+        assertThat(process.waitFor(30, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).isZero();
+        assertThat(lines)
+                .hasSizeLessThan(80)
+                .contains("Backends", "Libraries", "Devices", "Java", "Machine", "Environment")
+                .anyMatch(line -> line.matches("  NCCL_DEBUG +INFO"))
+                .anyMatch(line -> line.matches("  nccl +(not )?available: .*"))
+                .anyMatch(line -> line.matches("  flags +--enable-native-access=ALL-UNNAMED .*"))
+                .noneMatch(line -> line.contains("cannot be told"));
+        assertThat(standardError()).isEmpty();
     }
 
     @Test
     void aWholeRunSaysNothingOnStandardError() throws Exception {
-        List<String> lines = start("allreduce", "-b", "1K", "-e", "4K").lines().toList();
+        List<String> lines =
+                start("allreduce", "--backend", "cpu", "-b", "1K", "-e", "4K").lines().toList();
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
         assertThat(process.exitValue()).isZero();
         assertThat(lines.getLast()).isEmpty();

@@ -1,6 +1,7 @@
 package org.nccl4j.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
@@ -23,7 +24,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
+import org.nccl4j.collectives.LibraryUnavailableException;
+import org.nccl4j.collectives.LoadedLibrary;
+import org.nccl4j.collectives.NcclOption;
+import org.nccl4j.collectives.NcclOptions;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -122,6 +128,135 @@ final class BenchTest {
         assertThat(run.rows()).hasSize(3);
         assertThat(opaque.pinnedBytes).hasValue(0);
         assertThat(opaque.openStreams).hasValue(0);
+    }
+
+    @Test
+    void ncclsVersionsDevicesAndSettingsAreShownAndUsed() {
+        OpaqueBackend opaque = new OpaqueBackend(Backends.named("cpu"));
+        opaque.abilities = all -> all.withRegistration(false);
+        Path file = folder.resolve("out.json");
+        RunningBench run =
+                RunningBench.run(
+                        "sendrecv --backend nccl -g 2 -b 1K -e 1K -n 2 -x 1 --comm-blocking 0 -J "
+                                + file,
+                        bench -> bench.found = opaque);
+        assertVerified(run);
+        assertThat(run.console.err()).isEmpty();
+        assertThat(run.console.out())
+                .contains("# nccl-tests version 2.19.6 nccl-headers=23007 nccl-library=23007\n")
+                .contains(" device  0 [0000:01:00] Double 0\n")
+                .contains(" device  1 [0000:02:00] Double 1\n")
+                .doesNotContain("mulator");
+        JsonNode json = new ObjectMapper().readTree(file.toFile());
+        assertThat(json.get("nccl_version").asInt()).isEqualTo(23007);
+        assertThat(json.has("emulator")).isFalse();
+        assertThat(json.get("config").get("devices").get(1).get("device_hex").asString())
+                .isEqualTo("0000:02:00");
+        assertThat(opaque.config.blocking()).isFalse();
+        assertThat(opaque.config.nccl().values())
+                .isEqualTo(
+                        Map.of(
+                                NcclOption.CTA_POLICY,
+                                1,
+                                NcclOption.NVLINK_CENTRIC_SCHED,
+                                1,
+                                NcclOption.MAX_P2P_PEERS,
+                                2));
+    }
+
+    @Test
+    void anOldNcclIsNotAskedForWhatItLacks() {
+        OpaqueBackend opaque = new OpaqueBackend(Backends.named("cpu"));
+        opaque.libraries = List.of(new LoadedLibrary("NCCL", "2.18.5", 21805, "/opt/libnccl.so.2"));
+        RunningBench run =
+                RunningBench.run(
+                        "sendrecv --backend nccl -g 2 -b 1K -e 1K -n 2",
+                        bench -> bench.found = opaque);
+        assertVerified(run);
+        assertThat(run.console.out()).contains(" nccl-headers=23007 nccl-library=21805\n");
+        assertThat(opaque.config.blocking()).isTrue();
+        assertThat(opaque.config.nccl()).isEqualTo(NcclOptions.none());
+    }
+
+    @Test
+    void theEmulatorIsNeverTakenForAGpu() {
+        OpaqueBackend opaque = new OpaqueBackend(Backends.named("cpu"));
+        opaque.deviceName = "Emulated GPU (host memory)";
+        Path file = folder.resolve("out.json");
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce --backend nccl --emulator -g 2 -b 1K -e 1K -n 2 -J " + file,
+                        bench -> bench.found = opaque);
+        assertVerified(run);
+        assertThat(run.console.errLines())
+                .containsExactly(
+                        "bench: this is the emulator and not a GPU: results are checked as always,"
+                                + " times mean nothing");
+        assertThat(run.console.out())
+                .contains(
+                        "# Emulator: the devices are host memory and no figure here is a GPU's \n")
+                .contains("] Emulated GPU (host memory)\n");
+        JsonNode json = new ObjectMapper().readTree(file.toFile());
+        assertThat(json.get("emulator").asString()).isEqualTo("true");
+    }
+
+    @Test
+    void theDefaultStreamAndRegisteredBuffersAreUsedWhereNcclHasThem() {
+        OpaqueBackend opaque = new OpaqueBackend(Backends.named("cpu"));
+        opaque.abilities = all -> all.withRegistration(true);
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce --backend nccl -g 2 -b 1K -e 1K -n 2 -y 1 -R 1",
+                        bench -> bench.found = opaque);
+        assertVerified(run);
+        assertThat(run.console.err()).isEmpty();
+        assertThat(opaque.wrappedStreams).containsExactly(0L, 0L);
+        assertThat(opaque.registered).hasValue(4);
+        assertThat(opaque.openRegistrations).hasValue(0);
+    }
+
+    @Test
+    void whyAutoDoesNotTakeNcclIsOneLine() {
+        AbsentBackend absent =
+                new AbsentBackend(
+                        List.of("NCCL cannot be loaded: no such file\nand more", "no GPU"),
+                        new LibraryUnavailableException("gone"));
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce -g 2 -b 1K -e 1K -n 2",
+                        bench -> bench.installed = List.of(bench.backend, absent));
+        assertVerified(run);
+        assertThat(run.console.errLines())
+                .containsExactly(
+                        "bench: --backend auto takes cpu, not nccl: NCCL cannot be loaded: no such"
+                                + " file (bench info tells more)");
+        RunningBench named =
+                RunningBench.run(
+                        "all_reduce --backend cpu -g 2 -b 1K -e 1K -n 2",
+                        bench -> bench.installed = List.of(bench.backend, absent));
+        assertThat(named.console.err()).isEmpty();
+    }
+
+    @Test
+    void aBackendThatCannotBeUsedIsRefusedWithItsReasons() {
+        AbsentBackend absent =
+                new AbsentBackend(
+                        List.of("NCCL cannot be loaded: no such file", "no GPU"),
+                        new LibraryUnavailableException("gone"));
+        Backend cpu = Backends.named("cpu");
+        assertThatThrownBy(() -> Bench.backend("nccl", List.of(cpu, absent)))
+                .isInstanceOf(LibraryUnavailableException.class)
+                .hasMessage(
+                        "--backend nccl cannot be used here: NCCL cannot be loaded: no such file\n"
+                                + "  no GPU\n"
+                                + "  (bench info tells more; --backend cpu needs no GPU, and"
+                                + " --emulator stands in for one)");
+        assertThatThrownBy(() -> Bench.backend("nccl", List.of(cpu)))
+                .isInstanceOf(LibraryUnavailableException.class)
+                .hasMessage(
+                        "--backend nccl: this bench has cpu and no other backend; name one of these,"
+                                + " or leave the option out");
+        assertThat(Bench.backend("cpu", List.of(cpu, absent))).isSameAs(cpu);
     }
 
     @ParameterizedTest
@@ -686,7 +821,8 @@ final class BenchTest {
                                     case RuntimeException failed -> throw failed;
                                     default -> throw new AssertionError(thrown);
                                 }
-                            });
+                            },
+                            List::of);
             assertThat(bench.run(List.of("all_reduce"))).isEqualTo(ExitCode.INTERNAL);
             assertThat(captured.err()).startsWith("bench: ").contains(what, remedy);
             assertThat(captured.err().lines()).hasSize(1);

@@ -18,17 +18,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Options, their defaults, their checks; each with text, stream and exit code. */
 final class CommandLineTest {
 
-    private static final BackendFacts CPU = new BackendFacts("cpu", 0, 0, false);
+    private static final BackendFacts CPU = Facts.CPU;
 
     private final CapturedConsole captured = new CapturedConsole();
 
     private CommandLine.Outcome parse(Function<String, BackendFacts> backends, String line) {
         List<String> words = line.isEmpty() ? List.of() : Arrays.asList(line.split(" "));
         return CommandLine.parse(words, backends, captured.console());
-    }
-
-    private static BackendFacts nccl(int version) {
-        return new BackendFacts("nccl", version, version, true);
     }
 
     private BenchOptions run(BackendFacts facts, String line) {
@@ -69,7 +65,8 @@ final class CommandLineTest {
                                 new BenchOptions.Work(
                                         List.of(ElementType.FLOAT), List.of(RedOp.SUM), 0, 1, 0),
                                 new BenchOptions.Output(
-                                        false, false, false, Optional.empty(), Optional.empty())));
+                                        false, false, false, Optional.empty(), Optional.empty()),
+                                BenchOptions.Nccl.defaults()));
         assertThat(captured.out() + captured.err()).isEmpty();
     }
 
@@ -77,7 +74,7 @@ final class CommandLineTest {
     void everyOption() {
         BenchOptions options =
                 run(
-                        nccl(23007),
+                        Facts.nccl(23007),
                         "reduce -t 2 -g 3 -b 1K -e 1M -i 4K -f 4 -n 5 -m 6 -w 7 -N 8 -p 1 -c 2 -o"
                                 + " max -d half -r 1 -z 2 -y 0 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3"
                                 + " -R 0 -x -1 -D 0 -M 1 -u 1 -I 1 -K 4 --backend nccl"
@@ -108,7 +105,7 @@ final class CommandLineTest {
     void longNamesAreTheSame() {
         String letters =
                 "-t 2 -g 3 -b 1 -e 2 -i 4 -f 4 -n 5 -m 6 -w 7 -N 8 -p 1 -c 2 -o max -d half -r 1 -z"
-                        + " 2 -y 1 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3 -R 2 -x 1 -D 1 -V 32 -M 1 -u"
+                        + " 2 -y 1 -T 9 -G 0 -C 1 -S 1 -J r.json -a 3 -R 1 -x 1 -D 0 -V 32 -M 1 -u"
                         + " 1 -I 1 -K 4";
         StringBuilder names = new StringBuilder("reduce");
         String[] words = letters.split(" ");
@@ -121,8 +118,8 @@ final class CommandLineTest {
                             .orElseThrow();
             names.append(" --").append(flag.longName()).append('=').append(words[i + 1]);
         }
-        BenchOptions byName = run(nccl(23007), names.toString());
-        BenchOptions byLetter = run(nccl(23007), "reduce " + letters);
+        BenchOptions byName = run(Facts.nccl(23007), names.toString());
+        BenchOptions byLetter = run(Facts.nccl(23007), "reduce " + letters);
         assertThat(byName.sweep()).isEqualTo(byLetter.sweep());
         assertThat(byName.layout()).isEqualTo(byLetter.layout());
         assertThat(byName.timing()).isEqualTo(byLetter.timing());
@@ -365,7 +362,7 @@ final class CommandLineTest {
                 .containsExactly(
                         "per-iteration timing (-I) only supports 0=off or 1=on. Disabling.");
         BenchOptions.Timing graph =
-                run(nccl(23007), "all_reduce -I 1 -z 3 -G 2 -n 4 -K 4").timing();
+                run(Facts.nccl(23007), "all_reduce -I 1 -z 3 -G 2 -n 4 -K 4").timing();
         assertThat(graph.perIteration()).isFalse();
         assertThat(graph.blocking()).isZero();
         assertThat(graph.perIterationSkip()).isZero();
@@ -401,6 +398,7 @@ final class CommandLineTest {
         "-x 2, -x (CTA policy)",
         "-y 1, -y (default stream)",
         "-G 4, -G (graph launches)",
+        "--comm-blocking 0, --comm-blocking (NCCL's blocking mode)",
     })
     void whatHasNoEffectIsIgnoredAloud(String words, String what) {
         BenchOptions options = run("all_reduce " + words);
@@ -425,16 +423,103 @@ final class CommandLineTest {
     }
 
     @Test
-    void noBackendHasYetWhatNothingHereReads() {
-        run(nccl(23007), "all_reduce -R 2 -y 1 -x 1 -D 1 -V 8 -G 4");
+    void whatNcclHasTakesEffectThere() {
+        BenchOptions options =
+                run(Facts.nccl(23007), "all_reduce -R 1 -y 1 -x 1 -G 4 --comm-blocking 0");
+        assertThat(options.nccl())
+                .isEqualTo(new BenchOptions.Nccl(true, true, OptionalInt.of(1), false));
+        assertThat(options.timing().graphLaunches()).isEqualTo(4);
         assertThat(captured.out()).isEmpty();
+        assertThat(captured.err()).isEmpty();
+        assertThat(run(Facts.nccl(23007), "all_reduce").nccl())
+                .isEqualTo(BenchOptions.Nccl.defaults());
+        assertThat(run(Facts.nccl(23007), "all_reduce -x -1 -R 0 -y 0").nccl())
+                .isEqualTo(BenchOptions.Nccl.defaults());
+    }
+
+    @Test
+    void aCtaCountWithoutADeviceKernelChangesNothing() {
+        run(Facts.nccl(23007), "all_reduce -V 8");
         assertThat(captured.errLines())
-                .hasSize(5)
-                .allMatch(line -> line.endsWith(" has no effect on the nccl backend; ignored"));
+                .containsExactly(
+                        "bench: -V (device CTA count) has no effect on the nccl backend; ignored");
+    }
+
+    /** Library, options, exit code, then what it says, on standard output if it starts with >. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "21805 | -D 0 | 255 | Option -D (device implementation) requires NCCL >= 2.28.0",
+                "22707 | -D 1 -R 2 | 255 | Option -D (device implementation) requires NCCL >= 2.28.0",
+                "22707 | -V 8 | 255 | Option -V (device CTA count) requires NCCL >= 2.28.0",
+                "23007 | -D 1 | 255 | device implementation (-D > 0) requires enabling symmetric"
+                        + " memory registration (-R 2)",
+                "23007 | -D 1 -R 2 | 5 | bench: -D 1: this version's nccl backend has no device-side"
+                        + " kernels, which are CUDA code of nccl-tests; leave the option out",
+                "23007 | -R 2 | 5 | bench: -R 2: this version's nccl backend has no symmetric"
+                        + " windows; leave the option out",
+                "23007 | -x 9 | 255 | bench: -x 9: must be 0 (default), 1 (efficiency) or 2 (zero),"
+                        + " or negative for unset",
+                "22605 | -R 2 | 0 | >Option -R 2 (symmetric) is not supported before NCCL 2.27."
+                        + " Defaulting to local registration",
+                "22707 | -x 2 | 0 | >Option -x (cta_policy) 2 is not supported before NCCL 2.28."
+                        + " Ignoring",
+                "21805 | -x 1 | 0 | bench: -x 1: NCCL 2.18.5 has no CTA policy, which came with"
+                        + " 2.27.3; ignored"
+            })
+    void whatTheLoadedNcclIsTooOldForIsSaidAsNcclTestsDoes(
+            int version, String words, int status, String says) {
+        CommandLine.Outcome outcome = parse(name -> Facts.nccl(version), "all_reduce " + words);
+        boolean onOut = says.startsWith(">");
+        assertThat(captured.outLines()).isEqualTo(onOut ? List.of(says.substring(1)) : List.of());
+        assertThat(captured.errLines()).isEqualTo(onOut ? List.of() : List.of(says));
+        if (status == 0) {
+            BenchOptions options = ((CommandLine.Run) outcome).options();
+            assertThat(options.nccl().ctaPolicy()).isEmpty();
+            assertThat(options.nccl().registersBuffers()).isEqualTo(words.equals("-R 2"));
+        } else {
+            assertThat(((CommandLine.Exit) outcome).code().status()).isEqualTo(status);
+        }
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"-R 0", "-x -1", "-y 0", "-D 0", "-G 0"})
+    @CsvSource({"-G 4, cannot capture operations in a graph", "-R 1, cannot register buffers"})
+    void whatTheNcclBackendLacksIsRefusedAndNeverIgnored(String words, String what) {
+        CommandLine.Outcome outcome =
+                parse(name -> Facts.nccl(23007, false, false), "all_reduce " + words);
+        assertThat(outcome).isEqualTo(new CommandLine.Exit(ExitCode.UNSUPPORTED));
+        assertThat(captured.errLines())
+                .containsExactly(
+                        "bench: "
+                                + words
+                                + ": this version's nccl backend "
+                                + what
+                                + "; leave the option out");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"--emulator", "--emulator=2.18", "--emul"})
+    void theEmulatorIsTheLaunchersBusiness(String word) {
+        assertThat(run("all_reduce " + word + " -g 2").layout().gpusPerThread()).hasValue(2);
+        assertThat(captured.err()).isEmpty();
+    }
+
+    @Test
+    void infoIsAReportAndTakesFewOptions() {
+        assertThat(parse(name -> CPU, "info")).isEqualTo(new CommandLine.Info(false));
+        assertThat(parse(name -> CPU, "info --json --emulator=2.18"))
+                .isEqualTo(new CommandLine.Info(true));
+        assertThat(captured.out()).isEmpty();
+        assertThat(exit("info --help")).isEqualTo(ExitCode.OK);
+        assertThat(captured.out()).startsWith("USAGE: bench info [--json]");
+        assertThat(exit("info -g 2")).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(captured.errLines())
+                .containsExactly("bench: info takes --json, --emulator and --help, not -g");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"-R 0", "-x -1", "-y 0", "-G 0", "--comm-blocking 1"})
     void whatAsksForNothingNeedsNoBackend(String words) {
         CommandLine.Outcome outcome =
                 parse(
@@ -452,7 +537,7 @@ final class CommandLineTest {
         parse(
                 name -> {
                     asked.add(name);
-                    return nccl(23007);
+                    return Facts.nccl(23007);
                 },
                 "all_reduce -R 1 -x 1 --backend cpu --backend nccl");
         assertThat(asked).containsExactly("nccl");

@@ -25,7 +25,8 @@ import tools.jackson.databind.json.JsonMapper;
 /** The file of -J: its bytes, its name, and what is left of it when a run fails. */
 final class JsonReportTest {
 
-    private static final BackendFacts NCCL = new BackendFacts("nccl", 22707, 23007, true);
+    private static final BackendFacts NCCL =
+            new BackendFacts("nccl", 22707, 23007, "2.30.7", true, true, false);
     private static final Clock CLOCK =
             Clock.fixed(Instant.parse("2026-01-31T09:05:00Z"), ZoneOffset.UTC);
     private static final DeviceLine H100 =

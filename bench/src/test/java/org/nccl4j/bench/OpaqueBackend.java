@@ -1,7 +1,11 @@
 package org.nccl4j.bench;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
 import java.lang.foreign.MemorySegment;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.List;
@@ -10,6 +14,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
@@ -31,6 +36,7 @@ import org.nccl4j.collectives.LoadedLibrary;
 import org.nccl4j.collectives.Operations;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.RecordedGroup;
+import org.nccl4j.collectives.Registration;
 import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.spi.BufferOwner;
 
@@ -50,6 +56,18 @@ final class OpaqueBackend implements Backend {
 
     /** What is different from the CPU's abilities, besides host buffers. */
     UnaryOperator<Capabilities> abilities = all -> all;
+
+    /** What its devices are called; null for names of their own. */
+    String deviceName;
+
+    /** Which native streams were asked for. */
+    final List<Long> wrappedStreams = new CopyOnWriteArrayList<>();
+
+    /** How many buffers were registered. */
+    final AtomicInteger registered = new AtomicInteger();
+
+    /** Registrations that are open. */
+    final AtomicInteger openRegistrations = new AtomicInteger();
 
     /** With what configuration communicators were made. */
     volatile CommunicatorConfig config;
@@ -108,7 +126,7 @@ final class OpaqueBackend implements Backend {
     @Override
     public List<Communicator> createLocal(int ranks, CommunicatorConfig config) {
         this.config = config;
-        return real.createLocal(ranks, config);
+        return real.createLocal(ranks, config).stream().map(this::registering).toList();
     }
 
     @Override
@@ -119,17 +137,17 @@ final class OpaqueBackend implements Backend {
     @Override
     public Communicator create(Bootstrap bootstrap, int rank, int size, CommunicatorConfig config) {
         this.config = config;
-        return real.create(bootstrap, rank, size, config);
+        return registering(real.create(bootstrap, rank, size, config));
     }
 
     @Override
     public void group(Consumer<Group> body) {
-        real.group(g -> body.accept(communicator -> opened(g.on(communicator))));
+        real.group(g -> body.accept(communicator -> opened(g.on(behind(communicator)))));
     }
 
     @Override
     public RecordedGroup record(Consumer<Group> body) {
-        return real.record(g -> body.accept(communicator -> opened(g.on(communicator))));
+        return real.record(g -> body.accept(communicator -> opened(g.on(behind(communicator)))));
     }
 
     @Override
@@ -146,7 +164,8 @@ final class OpaqueBackend implements Backend {
 
     @Override
     public void closeAll(List<Communicator> communicators) {
-        real.closeAll(communicators);
+        assertThat(openRegistrations).as("communicators close last").hasValue(0);
+        real.closeAll(communicators.stream().map(OpaqueBackend::behind).toList());
     }
 
     @Override
@@ -157,6 +176,45 @@ final class OpaqueBackend implements Backend {
     @Override
     public void synchronizeAll(List<DeviceStream> streams, Duration timeout) {
         real.synchronizeAll(streams.stream().map(OpaqueBackend::opened).toList(), timeout);
+    }
+
+    /** The communicator, and one that registers buffers. */
+    private Communicator registering(Communicator communicator) {
+        return (Communicator)
+                Proxy.newProxyInstance(
+                        Communicator.class.getClassLoader(),
+                        new Class<?>[] {Communicator.class},
+                        new Registering(communicator));
+    }
+
+    private static Communicator behind(Communicator communicator) {
+        return ((Registering) Proxy.getInvocationHandler(communicator)).real();
+    }
+
+    private final class Registering implements InvocationHandler {
+        private final Communicator real;
+
+        Registering(Communicator real) {
+            this.real = real;
+        }
+
+        Communicator real() {
+            return real;
+        }
+
+        @Override
+        public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+            if (method.getName().equals("register")) {
+                registered.incrementAndGet();
+                openRegistrations.incrementAndGet();
+                return (Registration) openRegistrations::decrementAndGet;
+            }
+            try {
+                return method.invoke(real, arguments);
+            } catch (InvocationTargetException thrown) {
+                throw thrown.getCause();
+            }
+        }
     }
 
     /** Operations that take this backend's buffers and streams and call the real ones with them. */
@@ -211,7 +269,7 @@ final class OpaqueBackend implements Backend {
 
         @Override
         public String name() {
-            return "Double " + real.ordinal();
+            return deviceName == null ? "Double " + real.ordinal() : deviceName;
         }
 
         @Override
@@ -267,6 +325,12 @@ final class OpaqueBackend implements Backend {
         public DeviceStream createStream() {
             openStreams.incrementAndGet();
             return new OpaqueStream(this, real.createStream());
+        }
+
+        @Override
+        public DeviceStream wrapStream(long handle) {
+            wrappedStreams.add(handle);
+            return createStream();
         }
 
         @Override

@@ -33,10 +33,7 @@ final class RunReportTest {
     private static BenchOptions options(String line) {
         CapturedConsole parsing = new CapturedConsole();
         CommandLine.Outcome outcome =
-                CommandLine.parse(
-                        List.of(line.split(" ")),
-                        name -> new BackendFacts("cpu", 0, 0, false),
-                        parsing.console());
+                CommandLine.parse(List.of(line.split(" ")), name -> Facts.CPU, parsing.console());
         return ((CommandLine.Run) outcome).options();
     }
 }

@@ -30,6 +30,9 @@ final class RunningBench {
     /** What any value of --backend stands for. */
     Backend found = backend;
 
+    /** What the installation has besides. */
+    List<Backend> installed = List.of();
+
     ExitCode code;
 
     private RunningBench() {}
@@ -51,13 +54,31 @@ final class RunningBench {
         return running;
     }
 
+    /** Runs the command for its report about backends and machine. */
+    static RunningBench info(String line, Consumer<RunningBench> prepare) {
+        RunningBench running = new RunningBench();
+        running.installed = List.of(running.backend);
+        prepare.accept(running);
+        running.properties.putAll(systemProperties());
+        running.code = running.bench(running.console.console()).run(List.of(line.split(" ")));
+        return running;
+    }
+
+    private static Map<String, String> systemProperties() {
+        Map<String, String> all = new HashMap<>();
+        for (String name : System.getProperties().stringPropertyNames()) {
+            all.put(name, System.getProperty(name));
+        }
+        return all;
+    }
+
     /** For a run that goes on while the test looks at it. */
     static RunningBench idle() {
         return new RunningBench();
     }
 
     Bench bench(Console to) {
-        return new Bench(to, environment, properties::get, name -> found);
+        return new Bench(to, environment, properties::get, name -> found, () -> installed);
     }
 
     /** The fields of each row. */

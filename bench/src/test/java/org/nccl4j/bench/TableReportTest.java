@@ -21,8 +21,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** The table to the character; in the expected texts a {@code $} ends each line. */
 final class TableReportTest {
 
-    private static final BackendFacts CPU = new BackendFacts("cpu", 0, 0, false);
-    private static final BackendFacts NCCL = new BackendFacts("nccl", 22707, 23007, true);
+    private static final BackendFacts CPU = Facts.CPU;
+    private static final BackendFacts NCCL =
+            new BackendFacts("nccl", 22707, 23007, "2.30.7", true, true, false);
     private static final OptionalLong NOT_CHECKED = OptionalLong.empty();
     private static final OptionalLong CORRECT = OptionalLong.of(0);
 

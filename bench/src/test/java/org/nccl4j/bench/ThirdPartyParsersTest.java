@@ -32,11 +32,11 @@ final class ThirdPartyParsersTest {
         CommandLine.Outcome outcome =
                 CommandLine.parse(
                         List.of("all_reduce", "-b", "8", "-e", "1G"),
-                        name -> new BackendFacts("cpu", 0, 0, false),
+                        name -> Facts.CPU,
                         captured.console());
         BenchOptions options = ((CommandLine.Run) outcome).options();
         TableReport table = new TableReport(captured.console(), options);
-        table.start(new BackendFacts("cpu", 0, 0, false), 8);
+        table.start(Facts.CPU, 8);
         table.devices(List.of(new DeviceLine(0, 0, 1, "node1", 0, "0000:00:00", "A CPU @ 2 GHz")));
         table.columns();
         BusBandwidthMean mean = new BusBandwidthMean();

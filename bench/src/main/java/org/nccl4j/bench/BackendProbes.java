@@ -1,0 +1,133 @@
+package org.nccl4j.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Objects;
+import java.util.stream.Stream;
+import org.nccl4j.collectives.Availability;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.LibraryUnavailableException;
+import org.nccl4j.collectives.LoadedLibrary;
+
+/**
+ * What {@code bench info} tells of the backends, their libraries and devices.
+ *
+ * @param installed the backends, usable or not
+ */
+record BackendProbes(List<Backend> installed) {
+
+    List<InfoProbe> all() {
+        List<InfoProbe> probes = new ArrayList<>();
+        for (Backend backend : installed) {
+            probes.add(new InfoProbe("Backends", () -> availability(backend)));
+        }
+        for (Backend backend : installed) {
+            probes.add(new InfoProbe("Libraries", () -> libraries(backend)));
+        }
+        for (Backend backend : installed) {
+            probes.add(new InfoProbe("Devices", () -> devices(backend)));
+        }
+        return probes;
+    }
+
+    private static boolean isAvailable(Backend backend) {
+        return backend.availability() instanceof Availability.Available;
+    }
+
+    private static List<InfoEntry> availability(Backend backend) {
+        return switch (backend.availability()) {
+            case Availability.Available yes ->
+                    entries(backend.name(), Stream.of("available: " + yes.summary()));
+            case Availability.Unavailable no ->
+                    entries(
+                            backend.name(),
+                            no.reasons().stream().map(reason -> "not available: " + reason));
+        };
+    }
+
+    private static List<InfoEntry> libraries(Backend backend) {
+        if (!isAvailable(backend)) {
+            return entries(backend.name(), Stream.concat(Stream.of("none loaded"), tried(backend)));
+        }
+        List<LoadedLibrary> libraries = backend.libraries();
+        if (libraries.isEmpty()) {
+            return entries(backend.name(), Stream.of("needs none"));
+        }
+        return entries(
+                backend.name(),
+                libraries.stream()
+                        .map(library ->
+                                library.name()
+                                        + " "
+                                        + library.version()
+                                        + " ("
+                                        + library.versionCode()
+                                        + ") "
+                                        + library.path()));
+    }
+
+    /** What the backend says of the candidates, when it is made to use a library. */
+    private static Stream<String> tried(Backend backend) {
+        try {
+            backend.devices();
+            return Stream.of("but devices can be listed: this is a bug in the backend");
+        } catch (LibraryUnavailableException unavailable) {
+            return Stream.iterate((Throwable) unavailable, Objects::nonNull, Throwable::getCause)
+                    .map(Throwable::getMessage)
+                    .filter(Objects::nonNull)
+                    .flatMap(String::lines)
+                    .map(String::strip)
+                    .filter(line -> !line.isEmpty())
+                    .distinct();
+        }
+    }
+
+    private static List<InfoEntry> devices(Backend backend) {
+        if (!isAvailable(backend)) {
+            return entries(backend.name(), Stream.of("none, for the reasons above"));
+        }
+        List<Device> devices = backend.devices();
+        if (backend.capabilities().hostBuffers() && !devices.isEmpty()) {
+            // Virtual ones are all alike.
+            Device first = devices.getFirst();
+            return entries(
+                    backend.name(),
+                    Stream.of(
+                            devices.size()
+                                    + " of up to "
+                                    + backend.deviceLimit()
+                                    + ", each "
+                                    + first.name()
+                                    + ", "
+                                    + memory(first.memory())));
+        }
+        return entries(
+                backend.name(),
+                devices.stream()
+                        .map(device ->
+                                device.ordinal()
+                                        + " ["
+                                        + device.busId()
+                                        + "] "
+                                        + device.name()
+                                        + ", "
+                                        + memory(device.memory())));
+    }
+
+    private static String memory(Device.Memory memory) {
+        return gib(memory.freeBytes()) + " of " + gib(memory.totalBytes()) + " free";
+    }
+
+    private static String gib(long bytes) {
+        return String.format(Locale.ROOT, "%.1f GiB", bytes / (double) (1L << 30));
+    }
+
+    private static List<InfoEntry> entries(String name, Stream<String> texts) {
+        List<InfoEntry> entries = new ArrayList<>();
+        texts.flatMap(String::lines)
+                .forEach(text -> entries.add(new InfoEntry(entries.isEmpty() ? name : "", text)));
+        return entries.isEmpty() ? List.of(new InfoEntry(name, "none")) : entries;
+    }
+}
