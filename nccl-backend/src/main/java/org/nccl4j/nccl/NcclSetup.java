@@ -204,22 +204,32 @@ final class NcclSetup {
         }
     }
 
-    /** An obstacle in one line. */
+    /** An obstacle in one line, with the remedy. */
     static String reason(String library, Throwable cause) {
-        String why =
-                cause instanceof LibraryNotLoadedException
-                                || cause instanceof CollectiveException
-                                || cause instanceof IllegalCallerException
-                        ? cause.getMessage()
-                        : cause.toString();
-        String line = why.strip().replaceAll("\\s*\\R\\s*", "; ");
-        if (cause instanceof IllegalCallerException) {
-            Module module = NativeLibrary.class.getModule();
-            line +=
-                    "; start the JVM with --enable-native-access="
-                            + (module.isNamed() ? module.getName() : "ALL-UNNAMED");
-        }
-        return library + " cannot be used: " + line;
+        return switch (cause) {
+            // Its last line is the remedy; between them is what was tried.
+            case LibraryNotLoadedException e ->
+                    e.summary() + "; " + e.getMessage().lines().toList().getLast().strip();
+            case CollectiveException e -> oneLine(e.getMessage());
+            case IllegalCallerException e ->
+                    library
+                            + " cannot be called: "
+                            + oneLine(e.getMessage())
+                            + "; start the JVM with --enable-native-access="
+                            + callers();
+            default -> library + " cannot be used: " + oneLine(cause.toString());
+        };
+    }
+
+    private static String oneLine(String text) {
+        return text.strip().replaceAll("\\s*\\R\\s*", "; ");
+    }
+
+    private static String callers() {
+        Module module = NativeLibrary.class.getModule();
+        return module.isNamed()
+                ? module.getName() + "," + NcclSetup.class.getModule().getName()
+                : "ALL-UNNAMED";
     }
 
     /** The lowest compute capability of all devices, times ten. */
