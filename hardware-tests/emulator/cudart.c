@@ -31,7 +31,7 @@ static int fail(int code) {
 
 static int finish(int code) {
     if (ordered_fault != 0) {
-        emu_set_device_fault(emu_current_device(), ordered_fault, "ordered by a test");
+        emu_set_device_fault(emu_current_device(), ordered_fault, NULL);
         ordered_fault = 0;
     }
     return code == 0 ? 0 : fail(code);
@@ -1088,7 +1088,7 @@ static int allocate_async(const char *function, void **memory, size_t size, pool
     uint64_t highest = atomic_load(&chosen->highest);
     while (highest < used && !atomic_compare_exchange_weak(&chosen->highest, &highest, used)) {
     }
-    emu_operation operation = {.kind = EMU_OP_BORN, .function = function, .allocation = emu_device_allocation(address)};
+    emu_operation operation = {.kind = EMU_OP_BORN, .function = function, .to = address};
     emu_submit(stream, &operation);
     *memory = (void *)(uintptr_t)address;
     return finish(0);
@@ -1120,7 +1120,7 @@ API int cudaFreeAsync(void *memory, void *handle) {
     }
     pool *from = allocation->pool;
     REQUIRE(from != NULL && stream->device == atomic_load(&allocation->device), CUDA_INVALID_VALUE);
-    emu_operation operation = {.kind = EMU_OP_DIE, .function = __func__, .allocation = allocation};
+    emu_operation operation = {.kind = EMU_OP_DIE, .function = __func__, .to = (uint64_t)(uintptr_t)memory};
     uint64_t size = atomic_load(&allocation->size);
     while (!atomic_compare_exchange_weak(&allocation->life, &life, EMU_DYING)) {
         if (life == EMU_DEAD || life == EMU_DYING) {

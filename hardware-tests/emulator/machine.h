@@ -20,7 +20,8 @@ int emu_device_count(void);
 int emu_current_device(void);
 void emu_set_current_device(int device);
 
-/* A sticky error of the device's context: every later CUDA call of it answers this code. 0 if none. */
+/* A sticky error of the device's context: every later CUDA call of it answers this code. 0 if none. It is
+   recorded as misuse with `why`, unless that is NULL: a fault that a test has ordered. */
 int emu_device_fault(int device);
 void emu_set_device_fault(int device, int cuda_error, const char *why);
 

@@ -214,14 +214,13 @@ typedef enum { EMU_OP_COPY, EMU_OP_FILL, EMU_OP_CALL, EMU_OP_RECORD, EMU_OP_AWAI
 typedef struct {
     emu_operation_kind kind;
     const char *function; /* for messages */
-    uint64_t to, from, size; /* COPY, FILL */
+    uint64_t to, from, size; /* COPY, FILL; `to` of BORN and DIE */
     int value;
     void *staged;            /* COPY: freed afterwards */
     emu_mark *mark;          /* RECORD, AWAIT; COPY and FILL: of a caller that waits, or NULL. Owned by the operation. */
     void (*call)(void *);    /* CALL */
     void (*callback)(void *, int, void *); /* CALL: cudaStreamAddCallback's form */
     void *argument;
-    emu_allocation *allocation; /* BORN, DIE */
 } emu_operation;
 
 /* Appends and returns the ticket to wait for. */
@@ -265,6 +264,8 @@ int emu_capture_status(emu_stream *stream);
 uint64_t emu_capture_id(emu_stream *stream);
 /* `code` comes back, and the capture is spoilt. */
 int emu_capture_spoil(emu_stream *stream, int code);
+/* Takes a stream out of its capture, which comes to nothing. */
+void emu_capture_abandon(emu_stream *stream);
 /* The operation is the capture's now. */
 int emu_capture_operation(emu_stream *stream, const emu_operation *operation);
 void emu_capture_task(emu_stream *stream, emu_task *task);

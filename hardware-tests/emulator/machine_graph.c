@@ -128,6 +128,20 @@ int emu_capture_begin(emu_stream *stream, int mode) {
     return code;
 }
 
+/* Its streams are as before it. */
+static void close_capture(emu_capture *c) {
+    for (int i = 0; i < c->recording->streams; i++) {
+        atomic_store(&c->members[i]->capture, NULL);
+    }
+    for (emu_capture **link = &captures; *link != NULL; link = &(*link)->next) {
+        if (*link == c) {
+            *link = c->next;
+            break;
+        }
+    }
+    atomic_fetch_sub(&open_captures, 1);
+}
+
 int emu_capture_end(emu_stream *stream, emu_recording **recording) {
     pthread_mutex_lock(&lock);
     emu_capture *c = atomic_load(&stream->capture);
@@ -149,15 +163,8 @@ int emu_capture_end(emu_stream *stream, emu_recording **recording) {
         if (code == 0 && c->clocks[0][i] < c->clocks[i][i]) {
             code = CUDA_CAPTURE_UNJOINED;
         }
-        atomic_store(&c->members[i]->capture, NULL);
     }
-    for (emu_capture **link = &captures; *link != NULL; link = &(*link)->next) {
-        if (*link == c) {
-            *link = c->next;
-            break;
-        }
-    }
-    atomic_fetch_sub(&open_captures, 1);
+    close_capture(c);
     pthread_mutex_unlock(&lock);
     if (code == 0) {
         *recording = c->recording;
@@ -192,6 +199,19 @@ int emu_capture_spoil(emu_stream *stream, int code) {
     }
     pthread_mutex_unlock(&lock);
     return code;
+}
+
+void emu_capture_abandon(emu_stream *stream) {
+    pthread_mutex_lock(&lock);
+    emu_capture *c = atomic_load(&stream->capture);
+    if (c != NULL) {
+        close_capture(c);
+    }
+    pthread_mutex_unlock(&lock);
+    if (c != NULL) {
+        emu_recording_drop(c->recording);
+        free(c);
+    }
 }
 
 /* The capture that a stream adds to; NULL, with the code, if it cannot. */

@@ -256,6 +256,9 @@ emu_allocation *emu_device_allocation(uint64_t address) {
 void emu_device_release(emu_allocation *a) {
     space *s = &memory.device[atomic_load(&a->device)];
     uint64_t size = atomic_load(&a->size);
+    if (atomic_exchange(&a->life, EMU_DEAD) == EMU_DEAD) {
+        return;
+    }
     displace(s, a);
     atomic_fetch_sub(&s->used, size);
     emu_count("device bytes", -(int64_t)size);

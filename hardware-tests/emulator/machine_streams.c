@@ -239,7 +239,7 @@ static void tell_waiters(device *d) {
 void emu_set_device_fault(int index, int code, const char *why) {
     device *d = device_of(index);
     int none = 0;
-    if (atomic_compare_exchange_strong(&d->fault, &none, code)) {
+    if (atomic_compare_exchange_strong(&d->fault, &none, code) && why != NULL) {
         emu_misuse("device %d: error %d, which every later call answers: %s", index, code, why);
     }
     tell_waiters(d);
@@ -498,14 +498,18 @@ static emu_progress progress_task(emu_task *task) {
             }
             atomic_fetch_or(&o->mark->waiting_devices, (uint64_t)1 << d->index);
             return atomic_load(&o->mark->reached_ns) != 0 ? EMU_DONE : EMU_BLOCKED;
-        case EMU_OP_BORN: {
+        case EMU_OP_BORN:
+        case EMU_OP_DIE: {
+            /* By the address, for cudaDeviceReset may have taken it away. */
+            emu_allocation *allocation = emu_device_allocation(o->to);
             int unborn = EMU_UNBORN;
-            atomic_compare_exchange_strong(&o->allocation->life, &unborn, EMU_LIVE);
+            if (allocation != NULL && o->kind == EMU_OP_DIE) {
+                emu_device_release(allocation);
+            } else if (allocation != NULL) {
+                atomic_compare_exchange_strong(&allocation->life, &unborn, EMU_LIVE);
+            }
             return EMU_DONE;
         }
-        case EMU_OP_DIE:
-            emu_device_release(o->allocation);
-            return EMU_DONE;
         case EMU_OP_NOTHING:
             return EMU_DONE;
     }
@@ -913,6 +917,7 @@ static void reset_stream(emu_object *object, int index) {
     emu_stream *s = (emu_stream *)object;
     if (s->device == index && s != atomic_load(&device_of(index)->legacy)) {
         bool counted = !s->implicit;
+        emu_capture_abandon(s);
         if (emu_object_kill(object)) {
             emu_count("streams", counted ? -1 : 0);
             emu_stream_destroy(s);
