@@ -16,7 +16,8 @@
 image_fingerprint() { # root folder
     (
         CDPATH='' cd -- "$1" || exit
-        find pom.xml .mvn mvnw bench/image.sh ./*/pom.xml ./*/src/main -type f -print0 |
+        find pom.xml .mvn mvnw bench/image.sh ./*/pom.xml ./*/src \
+            \( -path './*/src/test' -o -path './*/src/jmh' \) -prune -o -type f -print0 |
             LC_ALL=C sort -z | xargs -0 cksum | cksum | tr ' ' '-'
     )
 }

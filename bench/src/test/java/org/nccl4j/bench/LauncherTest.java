@@ -201,6 +201,83 @@ final class LauncherTest {
                 .containsSequence("-Xmx1g", "*", "--module");
     }
 
+    /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */
+    private void plantEmulator(String build) throws Exception {
+        image();
+        script(
+                tree.resolve("hardware-tests/emulator/build.sh"),
+                "#!/bin/sh\n"
+                        + build.replace(
+                                "BUILD",
+                                "mkdir -p \"$1/2.30\" \"$1/2.18\"; :> \"$1/.built\";"
+                                        + " :> \"$1/2.30/libnccl.so.2\"; :> \"$1/2.18/libnccl.so.2\"; echo emulator: built"));
+        script(
+                jdk.resolve("bin/java"),
+                "#!/bin/sh\nprintf '%s\\n' \"${NCCL4J_LIBRARY_PATH-none}\" \"${NCCL4J_NCCL_LIBRARY-none}\"\n");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "--emulator, 2.30",
+        "--emulator=2.30, 2.30",
+        "--emulator=2.18, 2.18",
+        "--emu=2.18, 2.18",
+        "--emulator=2.18 --emulator, 2.30"
+    })
+    void theEmulatorIsBuiltOnceAndTheLoaderPointedToIt(String words, String version)
+            throws Exception {
+        plantEmulator("BUILD");
+        environment.put("NCCL4J_NCCL_LIBRARY", "/opt/libnccl.so.2");
+        Path out = tree.resolve("bench/target/emulator");
+        List<String> command = new ArrayList<>(List.of("bench/bench", "allreduce"));
+        command.addAll(List.of(words.split(" ")));
+        Result first = run(tree, command.toArray(String[]::new));
+        assertThat(first.err()).containsExactly("bench: building the emulator in " + out);
+        assertThat(first.out()).containsExactly(out.resolve(version).toString(), "none");
+        Result second = run(tree, command.toArray(String[]::new));
+        assertThat(second.err()).isEmpty();
+        assertThat(second.out()).isEqualTo(first.out());
+    }
+
+    @Test
+    void withoutTheOptionThereIsNoEmulator() throws Exception {
+        plantEmulator("echo called >&2; exit 1");
+        environment.put("NCCL4J_NCCL_LIBRARY", "/opt/libnccl.so.2");
+        Result result = run(tree, "bench/bench", "allreduce", "-e", "1M", "--", "--emulator");
+        assertThat(result)
+                .isEqualTo(new Result(0, List.of("none", "/opt/libnccl.so.2"), List.of()));
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "echo 'emulator: no C compiler (cc is not on the PATH)'; exit 3, 5, --emulator needs a C compiler",
+        "echo 'emulator: does not compile'; exit 1, 1, the emulator cannot be built: emulator: does not"
+    })
+    void anEmulatorThatCannotBeBuiltIsOneMessage(String build, int status, String says)
+            throws Exception {
+        plantEmulator(build);
+        Result result = run(tree, "bench/bench", "allreduce", "--emulator");
+        assertThat(result.status()).isEqualTo(status);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err()).hasSize(2);
+        assertThat(result.err().getLast()).startsWith("bench: " + says);
+    }
+
+    @Test
+    void anEmulatorThatIsNotThereIsOneMessage() throws Exception {
+        plantEmulator("BUILD");
+        Result unknown = run(tree, "bench/bench", "allreduce", "--emulator=2.7");
+        assertThat(unknown.status()).isEqualTo(255);
+        assertThat(unknown.err().getLast())
+                .isEqualTo(
+                        "bench: --emulator=2.7: there is no such version; there are 2.30 (as without"
+                                + " =) and 2.18");
+        Files.delete(tree.resolve("hardware-tests/emulator/build.sh"));
+        Result gone = run(tree, "bench/bench", "allreduce", "--emulator");
+        assertThat(gone.status()).isEqualTo(5);
+        assertThat(gone.err()).singleElement().asString().contains("build.sh is not there");
+    }
+
     /** A path without ./ in front is what a CDPATH applies to. */
     @Test
     void aCdpathLeadsNowhereElse() throws Exception {
