@@ -1,6 +1,7 @@
 package org.nccl4j.bench;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
@@ -9,7 +10,6 @@ import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.LibraryUnavailableException;
-import org.nccl4j.collectives.LoadedLibrary;
 
 /**
  * What {@code bench info} tells of the backends, their libraries and devices.
@@ -48,38 +48,56 @@ record BackendProbes(List<Backend> installed) {
     }
 
     private static List<InfoEntry> libraries(Backend backend) {
-        if (!isAvailable(backend)) {
-            return entries(backend.name(), Stream.concat(Stream.of("none loaded"), tried(backend)));
-        }
-        List<LoadedLibrary> libraries = backend.libraries();
-        if (libraries.isEmpty()) {
-            return entries(backend.name(), Stream.of("needs none"));
-        }
-        return entries(
-                backend.name(),
-                libraries.stream()
-                        .map(library ->
-                                library.name()
-                                        + " "
-                                        + library.version()
-                                        + " ("
-                                        + library.versionCode()
-                                        + ") "
-                                        + library.path()));
+        Availability availability = backend.availability();
+        Stream<String> loaded = loaded(backend);
+        return switch (availability) {
+            case Availability.Available yes -> {
+                List<InfoEntry> entries = entries(backend.name(), loaded);
+                yield entries.isEmpty()
+                        ? List.of(new InfoEntry(backend.name(), "needs none"))
+                        : entries;
+            }
+            case Availability.Unavailable no -> {
+                List<InfoEntry> entries =
+                        entries(backend.name(), Stream.concat(loaded, tried(backend, no)));
+                yield entries.isEmpty()
+                        ? List.of(new InfoEntry(backend.name(), "none loaded"))
+                        : entries;
+            }
+        };
     }
 
-    /** What the backend says of the candidates, when it is made to use a library. */
-    private static Stream<String> tried(Backend backend) {
+    private static Stream<String> loaded(Backend backend) {
+        try {
+            return backend.libraries().stream()
+                    .map(library ->
+                            library.name()
+                                    + " "
+                                    + library.version()
+                                    + " ("
+                                    + library.versionCode()
+                                    + ") "
+                                    + library.path());
+        } catch (LibraryUnavailableException none) {
+            return Stream.empty();
+        }
+    }
+
+    /** What led to a refusal: the candidates, which are not among the reasons. */
+    private static Stream<String> tried(Backend backend, Availability.Unavailable no) {
         try {
             backend.devices();
             return Stream.of("but devices can be listed: this is a bug in the backend");
         } catch (LibraryUnavailableException unavailable) {
-            return Stream.iterate((Throwable) unavailable, Objects::nonNull, Throwable::getCause)
+            return Stream.concat(
+                            Stream.iterate(
+                                    unavailable.getCause(), Objects::nonNull, Throwable::getCause),
+                            Arrays.stream(unavailable.getSuppressed()))
                     .map(Throwable::getMessage)
                     .filter(Objects::nonNull)
                     .flatMap(String::lines)
                     .map(String::strip)
-                    .filter(line -> !line.isEmpty())
+                    .filter(line -> no.reasons().stream().noneMatch(why -> why.contains(line)))
                     .distinct();
         }
     }
@@ -128,6 +146,6 @@ record BackendProbes(List<Backend> installed) {
         List<InfoEntry> entries = new ArrayList<>();
         texts.flatMap(String::lines)
                 .forEach(text -> entries.add(new InfoEntry(entries.isEmpty() ? name : "", text)));
-        return entries.isEmpty() ? List.of(new InfoEntry(name, "none")) : entries;
+        return entries;
     }
 }

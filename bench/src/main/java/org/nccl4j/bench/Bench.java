@@ -151,6 +151,11 @@ public final class Bench {
         return named.get();
     }
 
+    /** A reason's beginning; the remedy behind it is for those who want a GPU. */
+    private static String withoutRemedy(String reason) {
+        return reason.split("; |\\R", 2)[0];
+    }
+
     /** Says in one line why --backend auto did not take NCCL. */
     private void explain(Backend chosen) {
         for (Backend each : installed.get()) {
@@ -160,7 +165,7 @@ public final class Bench {
                         "bench: --backend auto takes "
                                 + chosen.name()
                                 + ", not nccl: "
-                                + no.reasons().getFirst().lines().findFirst().orElse("no reason")
+                                + withoutRemedy(no.reasons().getFirst())
                                 + " (bench info tells more)");
             }
         }

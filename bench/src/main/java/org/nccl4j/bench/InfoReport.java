@@ -26,10 +26,10 @@ import tools.jackson.core.json.JsonFactory;
 final class InfoReport {
 
     /** So that all fits on a page: what a section has beyond this is counted. */
-    private static final int MOST_LINES = 16;
+    private static final int MOST_LINES = 24;
 
     /** A longer text is cut: a path list of a cluster's module system can be kilobytes. */
-    private static final int MOST_CHARACTERS = 400;
+    private static final int MOST_CHARACTERS = 600;
 
     private static final int NAME_WIDTH = 16;
 

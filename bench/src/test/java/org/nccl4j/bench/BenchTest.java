@@ -219,7 +219,7 @@ final class BenchTest {
     void whyAutoDoesNotTakeNcclIsOneLine() {
         AbsentBackend absent =
                 new AbsentBackend(
-                        List.of("NCCL cannot be loaded: no such file\nand more", "no GPU"),
+                        List.of("NCCL cannot be loaded: no such file; install it", "no GPU"),
                         new LibraryUnavailableException("gone"));
         RunningBench run =
                 RunningBench.run(

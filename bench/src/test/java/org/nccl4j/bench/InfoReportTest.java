@@ -94,7 +94,7 @@ final class InfoReportTest {
         assertThat(text(new BackendProbes(List.of(absent)).all()))
                 .contains("  nccl            not available: NCCL cannot be loaded: no such file\n")
                 .contains("                  not available: no GPU is visible\n")
-                .contains("                  /usr/lib/libnccl.so.2: cannot open\n")
+                .contains("  nccl            /usr/lib/libnccl.so.2: cannot open\n")
                 .contains("                  /opt/libnccl.so.2: wrong ELF class\n")
                 .contains("Devices\n  nccl            none, for the reasons above\n");
     }
@@ -149,9 +149,9 @@ final class InfoReportTest {
         entries.set(0, new InfoEntry("many", "x".repeat(1000)));
         List<InfoProbe> probes = List.of(new InfoProbe("Section", () -> entries));
         assertThat(text(probes))
-                .contains("x".repeat(400) + "...\n")
-                .contains("... 24 more lines; --json has all\n")
-                .doesNotContain("x".repeat(401), "line 16");
+                .contains("x".repeat(600) + "...\n")
+                .contains("... 16 more lines; --json has all\n")
+                .doesNotContain("x".repeat(601), "line 24");
         CapturedConsole json = new CapturedConsole();
         new InfoReport(probes, PATIENCE).printJson(json.console());
         JsonNode many = new ObjectMapper().readTree(json.out()).get("Section").get("many");

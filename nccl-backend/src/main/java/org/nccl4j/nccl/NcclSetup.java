@@ -33,6 +33,7 @@ final class NcclSetup {
             EnumSet.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2);
 
     private final List<String> obstacles;
+    private final List<Throwable> causes;
     private final List<NcclDevice> devices;
     private final List<LoadedLibrary> libraries;
     private final Capabilities capabilities;
@@ -43,10 +44,12 @@ final class NcclSetup {
 
     private NcclSetup(
             List<String> obstacles,
+            List<Throwable> causes,
             List<NcclDevice> devices,
             List<LoadedLibrary> libraries,
             Capabilities capabilities) {
         this.obstacles = obstacles;
+        this.causes = causes;
         this.devices = devices;
         this.libraries = libraries;
         this.capabilities = capabilities;
@@ -78,12 +81,17 @@ final class NcclSetup {
     /**
      * Passes if NCCL can be used.
      *
-     * @throws LibraryUnavailableException with every obstacle if not
+     * @throws LibraryUnavailableException with every obstacle if not; its cause and what it
+     *     suppresses tell all that was tried
      */
     NcclSetup required() {
         if (!obstacles.isEmpty()) {
-            throw new LibraryUnavailableException(
-                    "backend 'nccl' cannot be used: " + String.join("; ", obstacles));
+            LibraryUnavailableException unavailable =
+                    new LibraryUnavailableException(
+                            "backend 'nccl' cannot be used: " + String.join("; ", obstacles),
+                            causes.isEmpty() ? null : causes.getFirst());
+            causes.stream().skip(1).forEach(unavailable::addSuppressed);
+            throw unavailable;
         }
         return this;
     }
@@ -121,17 +129,20 @@ final class NcclSetup {
 
     private static NcclSetup look() {
         List<String> obstacles = new ArrayList<>();
+        List<Throwable> causes = new ArrayList<>();
         List<LoadedLibrary> libraries = new ArrayList<>();
-        int version = lookForNccl(obstacles, libraries);
-        List<NcclDevice> devices = lookForDevices(obstacles, libraries);
+        int version = lookForNccl(obstacles, causes, libraries);
+        List<NcclDevice> devices = lookForDevices(obstacles, causes, libraries);
         return new NcclSetup(
                 List.copyOf(obstacles),
+                List.copyOf(causes),
                 devices,
                 List.copyOf(libraries),
                 capabilities(version, weakestCapability(devices)));
     }
 
-    private static int lookForNccl(List<String> obstacles, List<LoadedLibrary> libraries) {
+    private static int lookForNccl(
+            List<String> obstacles, List<Throwable> causes, List<LoadedLibrary> libraries) {
         int version = 0;
         try {
             version = NcclLibrary.versionCode();
@@ -142,8 +153,10 @@ final class NcclSetup {
             }
         } catch (ExceptionInInitializerError e) {
             obstacles.add(reason("NCCL", e.getCause()));
+            causes.add(e.getCause());
         } catch (RuntimeException | LinkageError e) {
             obstacles.add(reason("NCCL", e));
+            causes.add(e);
         }
         return version;
     }
@@ -158,7 +171,7 @@ final class NcclSetup {
     }
 
     private static List<NcclDevice> lookForDevices(
-            List<String> obstacles, List<LoadedLibrary> libraries) {
+            List<String> obstacles, List<Throwable> causes, List<LoadedLibrary> libraries) {
         try {
             // For the loader's own exception, before a class of functions wraps it in an error.
             if (!NativeLibrary.CUDA_RUNTIME.has("cudaGetDeviceCount")) {
@@ -186,8 +199,10 @@ final class NcclSetup {
             return NcclDevice.all(count);
         } catch (ExceptionInInitializerError e) {
             obstacles.add(reason("the CUDA runtime", e.getCause()));
+            causes.add(e.getCause());
         } catch (RuntimeException | LinkageError e) {
             obstacles.add(reason("the CUDA runtime", e));
+            causes.add(e);
         }
         return List.of();
     }
