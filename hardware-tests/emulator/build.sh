@@ -6,7 +6,7 @@
 #   OUT/2.30/{libnccl4j-emulator.so, libcudart.so.13, libcuda.so.1, libnccl.so.2}
 #   OUT/2.18/{libnccl4j-emulator.so, libcudart.so.12, libcuda.so.1, libnccl.so.2}
 #   OUT/stub/                        libraries that return at once, to measure the cost of a call
-#   OUT/tests/cudart_test            the emulator's own test, run by the word `check`
+#   OUT/tests/{cudart_test, nccl_test}   the emulator's own tests, run by the word `check`
 #
 # Does nothing when OUT was built of these sources, with this compiler. Two builds at once are safe: each
 # works in a folder of its own and moves whole files. Prints one line. Exit codes: 0 built or up to date,
@@ -33,6 +33,7 @@ $(cd "$here" && cat ./*.c ./*.h ./build.sh tests/*.c stub/*.c stub/*.h 2>/dev/nu
 run_check() {
     [ "$action" = check ] || return 0
     LD_LIBRARY_PATH="$out/2.30" "$out/tests/cudart_test"
+    LD_LIBRARY_PATH="$out/2.30" "$out/tests/nccl_test"
 }
 
 if [ -f "$out/.built" ] && [ "$(cat "$out/.built")" = "$stamp" ]; then
@@ -99,6 +100,10 @@ for job in $jobs; do
 done
 if [ $failed = 0 ] && [ -f tests/cudart_test.c ]; then
     $compiler $flags -o "$work/tests/cudart_test" tests/cudart_test.c -L"$work/2.30" -l:libcudart.so.13 -l:libcuda.so.1 \
+        -l:libnccl4j-emulator.so -Wl,-rpath,'$ORIGIN/../2.30' || failed=1
+fi
+if [ $failed = 0 ] && [ -f tests/nccl_test.c ]; then
+    $compiler $flags -o "$work/tests/nccl_test" tests/nccl_test.c -L"$work/2.30" -l:libnccl.so.2 -l:libcudart.so.13 \
         -l:libnccl4j-emulator.so -Wl,-rpath,'$ORIGIN/../2.30' || failed=1
 fi
 [ $failed = 0 ] || { echo "emulator: does not compile with \`$compiler\`"; exit 1; }

@@ -12,7 +12,7 @@
 enum { PATIENCE_SECONDS = 20 }; /* where NCCL would hang because of its caller's mistake */
 
 static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
-static ncclComm_t alive;
+static ncclComm_t alive, dead;
 
 int64_t nccl_now_ns(void) {
     struct timespec now;
@@ -238,8 +238,11 @@ void comm_release_clique(ncclComm_t comm) {
 
 /* No operation of the clique goes on from here, and the ranks that wait for this one learn it. */
 static void leave_by_force(ncclComm_t comm) {
+    if (!atomic_load(&comm->joined)) {
+        return;
+    }
     clique *c = comm->clique;
-    if (!atomic_load(&comm->joined) || atomic_exchange(&c->ranks[comm->rank].gone, 1) != 0) {
+    if (atomic_exchange(&c->ranks[comm->rank].gone, 1) != 0) {
         return;
     }
     atomic_fetch_add(&c->head->left, 1);
@@ -260,6 +263,8 @@ static void comm_dispose(ncclComm_t comm) {
             break;
         }
     }
+    comm->next = dead;
+    dead = comm;
     pthread_mutex_unlock(&alive_lock);
     comm->magic = COMM_DEAD;
     for (nccl_operator *op = comm->operators, *next; op != NULL; op = next) {
@@ -654,7 +659,7 @@ static ncclResult_t init_record(const char *function, emu_fault fault, ncclComm_
     job->key = *key;
     job->fault = fault;
     job->function = function;
-    *out = comm;
+    __atomic_store_n(out, comm, __ATOMIC_RELEASE); /* another thread may abort it from here on */
     group_add_job(&job->job);
     return ncclSuccess;
 }

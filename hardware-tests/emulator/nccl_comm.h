@@ -37,8 +37,8 @@ typedef struct nccl_registration {
 } nccl_registration;
 
 struct ncclComm {
-    uint64_t magic; /* a dead communicator keeps its memory, so that its handle is known to be dead */
-    ncclComm_t next; /* of those alive */
+    _Atomic uint64_t magic; /* a dead communicator keeps its memory, so that its handle is known to be dead */
+    ncclComm_t next;        /* of those alive, or of the dead */
     int rank, count, device;
     ncclConfig_t config;
     bool blocking;

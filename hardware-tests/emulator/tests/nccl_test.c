@@ -601,10 +601,11 @@ static void non_blocking_communicators(void) {
 
 static void *abort_later(void *argument) {
     pause_ms(50);
-    while (*(ncclComm_t volatile *)argument == NULL) {
+    ncclComm_t comm;
+    while ((comm = __atomic_load_n((ncclComm_t *)argument, __ATOMIC_ACQUIRE)) == NULL) {
         pause_ms(1);
     }
-    OK(ncclCommAbort(*(ncclComm_t *)argument));
+    OK(ncclCommAbort(comm));
     return NULL;
 }
 
