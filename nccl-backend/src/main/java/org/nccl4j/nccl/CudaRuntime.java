@@ -301,6 +301,23 @@ final class CudaRuntime {
         }
     }
 
+    /** What a pool holds and nobody uses. */
+    static long poolReserve(long pool, String doing) {
+        return poolAttribute(pool, MemoryPools.RESERVED_MEM_CURRENT, doing)
+                - poolAttribute(pool, MemoryPools.USED_MEM_CURRENT, doing);
+    }
+
+    private static long poolAttribute(long pool, int attribute, String doing) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(JAVA_LONG);
+            check(
+                    "cudaMemPoolGetAttribute",
+                    MemoryPools.cudaMemPoolGetAttribute(at(pool), attribute, cell),
+                    doing);
+            return cell.get(JAVA_LONG, 0);
+        }
+    }
+
     /** Gives what a pool holds and nobody uses back to the device. */
     static void trimPool(long pool, String doing) {
         check("cudaMemPoolTrimTo", MemoryPools.cudaMemPoolTrimTo(at(pool), 0), doing);

@@ -25,6 +25,7 @@ final class NcclDevice implements Device {
     private final String name;
     private final String busId;
     private final int computeCapability;
+    private final boolean hasPools;
     private final EventPool events = new EventPool(this);
     private final Staging staging = new Staging(this);
     private final Reaper reaper = new Reaper(this);
@@ -32,16 +33,14 @@ final class NcclDevice implements Device {
     /** Those that are open or have work. */
     private final Set<NcclStream> streams = ConcurrentHashMap.newKeySet();
 
-    /** While memory is being freed, which waits for the device, nothing is launched on it. */
-    private volatile boolean freeing;
-
     // ---- guarded by this
 
     /** Open streams, and those who use for a moment what streams share. */
     private int retained;
 
     private long sideStream;
-    private long pool;
+    private long memoryStream;
+    private volatile long pool;
 
     private NcclDevice(int ordinal, int count) {
         this.ordinal = ordinal;
@@ -50,6 +49,8 @@ final class NcclDevice implements Device {
                 10 * CudaRuntime.deviceAttribute(CudaRuntime.COMPUTE_CAPABILITY_MAJOR, ordinal)
                         + CudaRuntime.deviceAttribute(
                                 CudaRuntime.COMPUTE_CAPABILITY_MINOR, ordinal);
+        this.hasPools =
+                CudaRuntime.deviceAttribute(CudaRuntime.MEMORY_POOLS_SUPPORTED, ordinal) != 0;
         String product = DriverContext.deviceName(ordinal);
         this.name =
                 product == null
@@ -132,46 +133,72 @@ final class NcclDevice implements Device {
     }
 
     /**
-     * Holds back launches, if nothing has been launched that is not over. {@link #endFreeing} must
-     * follow if so. A launch that is just about to be made is not held back: then freeing waits for
-     * it, as CUDA does.
+     * Whether nothing of ours is under way: -1 if something is, else a number that is another one
+     * after more has been.
      */
-    boolean beginFreeing() {
-        freeing = true;
+    long quiet() {
+        long tickets = 0;
         for (NcclStream stream : streams) {
             if (!stream.isIdle()) {
-                freeing = false;
-                return false;
+                return -1;
             }
+            tickets += stream.issued();
         }
-        return true;
+        return tickets;
     }
 
-    void endFreeing() {
-        freeing = false;
+    /** What streams and memory share is needed from now on; {@link #release} must follow. */
+    synchronized void retain() {
+        retained++;
     }
 
-    /** Waits while memory is being freed. */
-    void awaitFreed() {
-        if (freeing) {
-            Waiting.untilUninterruptibly(() -> !freeing, System.nanoTime(), Long.MAX_VALUE);
+    synchronized boolean isRetained() {
+        return retained > 0;
+    }
+
+    /** Gives back what is shared if nobody needs it any more. */
+    synchronized void release() {
+        retained--;
+        if (retained > 0) {
+            return;
+        }
+        String doing = "giving back what the streams of " + this + " shared";
+        events.drain();
+        staging.drain();
+        if (sideStream != 0) {
+            // CUDA does what is left in it first.
+            CudaRuntime.destroyStream(sideStream, doing);
+            sideStream = 0;
+        }
+        if (memoryStream != 0) {
+            CudaRuntime.destroyStream(memoryStream, doing);
+            memoryStream = 0;
+        }
+        if (pool != 0) {
+            CudaRuntime.destroyPool(pool, doing);
+            pool = 0;
         }
     }
 
-    /** A stream of our own for what is no stream's business in particular; while retained. */
+    /** A stream of our own, for what another device's streams do here; while retained. */
     synchronized long sideStream() {
         if (sideStream == 0) {
-            sideStream =
-                    call(() ->
-                            CudaRuntime.createStream("making a stream of " + this + " for memory"));
+            sideStream = call(() -> CudaRuntime.createStream("making a stream of " + this));
         }
         return sideStream;
     }
 
-    /** The pool of stream-ordered memory, 0 if the device has none; while retained. */
-    synchronized long pool() {
-        if (pool == 0
-                && CudaRuntime.deviceAttribute(CudaRuntime.MEMORY_POOLS_SUPPORTED, ordinal) != 0) {
+    /** A stream of our own, of allocations alone, so that it never waits; while retained. */
+    private synchronized long memoryStream() {
+        if (memoryStream == 0) {
+            memoryStream = call(() -> CudaRuntime.createStream("making a stream of " + this));
+        }
+        return memoryStream;
+    }
+
+    /** The pool of stream-ordered memory; while retained. */
+    private synchronized long pool() {
+        if (pool == 0) {
             int[] peers = new int[count];
             int reaching = 0;
             for (int peer = 0; peer < count; peer++) {
@@ -184,57 +211,30 @@ final class NcclDevice implements Device {
         return pool;
     }
 
-    /** What streams share is needed from now on; {@link #release} must follow. */
-    synchronized void retain() {
-        retained++;
+    /** Whether memory can be had without waiting for the device. */
+    boolean hasPools() {
+        return hasPools;
     }
 
-    synchronized boolean isRetained() {
-        return retained > 0;
+    /**
+     * Memory of the pool in a stream's order; while retained.
+     *
+     * @return 0 if there is not so much
+     */
+    long allocateFromPool(long sizeBytes, long stream, String doing) {
+        long memoryPool = pool();
+        long address = CudaRuntime.mallocFromPool(sizeBytes, memoryPool, stream, doing);
+        if (address == 0) {
+            reaper.hurry();
+            CudaRuntime.trimPool(memoryPool, doing);
+            address = CudaRuntime.mallocFromPool(sizeBytes, memoryPool, stream, doing);
+        }
+        return address;
     }
 
-    void release() {
-        synchronized (this) {
-            retained--;
-        }
-        giveBackIfUnused();
-    }
-
-    private void giveBackIfUnused() {
-        long unusedStream;
-        long unusedPool;
-        synchronized (this) {
-            if (retained > 0) {
-                return;
-            }
-            unusedStream = sideStream;
-            sideStream = 0;
-            unusedPool = pool;
-            pool = 0;
-        }
-        String doing = "giving back what the streams of " + this + " shared";
-        if (unusedStream != 0) {
-            // CUDA does what is left in it first.
-            CudaRuntime.destroyStream(unusedStream, doing);
-        }
-        if (unusedPool != 0) {
-            // Memory that is still in use keeps it.
-            CudaRuntime.destroyPool(unusedPool, doing);
-        }
-        events.drain();
-        staging.drain();
-    }
-
-    /** Frees what can be freed now, for one who needs memory. */
-    void makeRoom() {
-        reaper.freePassed();
-        long unused;
-        synchronized (this) {
-            unused = pool;
-        }
-        if (unused != 0) {
-            CudaRuntime.trimPool(unused, "making room on " + this);
-        }
+    /** Gives memory back to the pool that no stream needs any more; while retained. */
+    void freeToPool(long address, String doing) {
+        CudaRuntime.freeAsync(address, memoryStream(), doing);
     }
 
     InvalidArgumentException outOfMemory(String what, long sizeBytes) {
@@ -285,11 +285,22 @@ final class NcclDevice implements Device {
         return busId;
     }
 
+    /** What the pool holds in reserve counts as free. */
     @Override
     public Memory memory() {
-        return call(() -> CudaRuntime.memory("asking for the memory of " + this));
+        String doing = "asking for the memory of " + this;
+        Memory memory = call(() -> CudaRuntime.memory(doing));
+        long memoryPool = pool;
+        long reserveBytes = memoryPool == 0 ? 0 : CudaRuntime.poolReserve(memoryPool, doing);
+        return new Memory(
+                Math.min(memory.totalBytes(), memory.freeBytes() + reserveBytes),
+                memory.totalBytes());
     }
 
+    /**
+     * Memory of the pool, because {@code cudaMalloc} waits for the device, on which an operation
+     * may wait for the caller. Where there are no pools there is no choice.
+     */
     @Override
     public DeviceBuffer allocate(long sizeBytes) {
         requireSize(sizeBytes);
@@ -297,17 +308,45 @@ final class NcclDevice implements Device {
             return DeviceBuffer.EMPTY;
         }
         String doing = "allocating " + sizeBytes + " bytes on " + this;
+        return hasPools ? allocateFromPool(sizeBytes, doing) : allocateDirectly(sizeBytes, doing);
+    }
+
+    private DeviceBuffer allocateFromPool(long sizeBytes, String doing) {
+        retain();
+        DeviceBuffer buffer = null;
+        try {
+            long stream = memoryStream();
+            long address = allocateFromPool(sizeBytes, stream, doing);
+            if (address == 0) {
+                throw outOfMemory("device memory", sizeBytes);
+            }
+            // From here on every stream may use it.
+            Waiting.untilUninterruptibly(
+                    () -> CudaRuntime.streamQuery(stream, doing),
+                    System.nanoTime(),
+                    Long.MAX_VALUE);
+            buffer = NcclMemory.pooled(this, address, sizeBytes, null);
+        } finally {
+            if (buffer == null) {
+                release();
+            }
+        }
+        return buffer;
+    }
+
+    private DeviceBuffer allocateDirectly(long sizeBytes, String doing) {
         long address = call(() -> CudaRuntime.malloc(sizeBytes, doing));
         if (address == 0) {
-            makeRoom();
+            reaper.hurry();
             address = call(() -> CudaRuntime.malloc(sizeBytes, doing));
         }
         if (address == 0) {
             throw outOfMemory("device memory", sizeBytes);
         }
-        return NcclMemory.device(this, address, sizeBytes);
+        return NcclMemory.direct(this, address, sizeBytes);
     }
 
+    /** CUDA may wait for the device. */
     @Override
     public DeviceBuffer allocateHost(long sizeBytes) {
         requireSize(sizeBytes);
@@ -317,7 +356,7 @@ final class NcclDevice implements Device {
         String doing = "allocating " + sizeBytes + " bytes of pinned memory for " + this;
         long address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
         if (address == 0) {
-            makeRoom();
+            reaper.hurry();
             address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
         }
         if (address == 0) {
@@ -332,6 +371,8 @@ final class NcclDevice implements Device {
         long address = 0;
         NcclStream stream = null;
         try {
+            // Later, when the device has work, it might wait for that.
+            staging.prepare();
             address = call(() -> CudaRuntime.createStream("making a stream of " + this));
             stream = new NcclStream(this, address, false);
         } finally {

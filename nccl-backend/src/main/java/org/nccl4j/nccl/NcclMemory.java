@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.spi.BufferOwner;
 
@@ -14,12 +15,12 @@ import org.nccl4j.collectives.spi.BufferOwner;
  * <p>Thread safety: all methods may be called from any thread. Uses are noted without a lock: each
  * stream has its own note, and one thread at a time enqueues on a stream.
  */
-final class NcclMemory extends BufferOwner {
+final class NcclMemory extends BufferOwner implements Reaper.Remains {
     private enum Kind {
-        DEVICE,
-        PINNED,
-        /** Of the device's pool, in the order of streams. */
-        STREAM_ORDERED
+        /** Of the device's pool: freed in a stream's order, which waits for nobody. */
+        POOLED,
+        DIRECT,
+        PINNED
     }
 
     /** The last ticket of a stream that uses it. */
@@ -38,6 +39,7 @@ final class NcclMemory extends BufferOwner {
         }
     }
 
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
     private static final Use[] NONE = {};
 
     private final Kind kind;
@@ -48,7 +50,7 @@ final class NcclMemory extends BufferOwner {
     /** Keeps Java from memory that has been freed; null for what Java cannot reach. */
     private final Arena arena;
 
-    /** Where it was allocated, for stream-ordered memory. */
+    /** In whose order it was allocated, or null. */
     private final NcclStream home;
 
     /** Replaced when a stream is added. */
@@ -69,12 +71,25 @@ final class NcclMemory extends BufferOwner {
         this.home = home;
     }
 
-    static DeviceBuffer device(NcclDevice device, long address, long sizeBytes) {
+    /**
+     * Memory of the device's pool, which has been retained for it.
+     *
+     * @param home in whose order it was allocated, which will give out a ticket for that, or null
+     */
+    static DeviceBuffer pooled(NcclDevice device, long address, long sizeBytes, NcclStream home) {
+        NcclMemory memory = new NcclMemory(Kind.POOLED, device, address, sizeBytes, null, home);
+        if (home != null) {
+            memory.usedBy(home);
+        }
+        return DeviceBuffer.allocated(device, MemorySegment.ofAddress(address), sizeBytes, memory);
+    }
+
+    static DeviceBuffer direct(NcclDevice device, long address, long sizeBytes) {
         return DeviceBuffer.allocated(
                 device,
                 MemorySegment.ofAddress(address),
                 sizeBytes,
-                new NcclMemory(Kind.DEVICE, device, address, sizeBytes, null, null));
+                new NcclMemory(Kind.DIRECT, device, address, sizeBytes, null, null));
     }
 
     @SuppressWarnings("restricted")
@@ -85,15 +100,6 @@ final class NcclMemory extends BufferOwner {
                 MemorySegment.ofAddress(address).reinterpret(sizeBytes, arena, null),
                 sizeBytes,
                 new NcclMemory(Kind.PINNED, device, address, sizeBytes, arena, null));
-    }
-
-    /** Memory that has just been allocated on a stream, which will give out a ticket for it. */
-    static DeviceBuffer streamOrdered(NcclStream home, long address, long sizeBytes) {
-        NcclMemory memory =
-                new NcclMemory(Kind.STREAM_ORDERED, home.device(), address, sizeBytes, null, home);
-        memory.usedBy(home);
-        return DeviceBuffer.allocated(
-                home.device(), MemorySegment.ofAddress(address), sizeBytes, memory);
     }
 
     /**
@@ -138,12 +144,13 @@ final class NcclMemory extends BufferOwner {
         uses = kept.toArray(NONE);
     }
 
-    long sizeBytes() {
+    @Override
+    public long sizeBytes() {
         return sizeBytes;
     }
 
-    /** Whether the streams have passed all work that uses it. */
-    boolean isPassed() {
+    @Override
+    public boolean isPassed() {
         for (Use use : uses) {
             if (!use.isPassed()) {
                 return false;
@@ -153,74 +160,74 @@ final class NcclMemory extends BufferOwner {
     }
 
     @Override
-    public void release() {
-        if (kind != Kind.STREAM_ORDERED) {
-            device.reaper().add(this);
-        } else if (!freeInOrder()) {
-            Poller.SHARED.add(
-                    new Poller.Matter() {
-                        @Override
-                        public boolean isSettled() {
-                            return freeInOrder();
-                        }
+    public boolean needsQuiet() {
+        return kind != Kind.POOLED;
+    }
 
-                        @Override
-                        public String toString() {
-                            return NcclMemory.this.toString();
-                        }
-                    });
+    @Override
+    public void release() {
+        if (kind != Kind.POOLED || !freeAtOnce()) {
+            device.reaper().add(this);
         }
     }
 
-    /**
-     * Frees it; only when it has been passed and nothing is launched on the device.
-     *
-     * @return false if Java is reading or writing it right now
-     */
-    boolean free() {
-        if (kind == Kind.DEVICE) {
-            CudaRuntime.free(address, "freeing " + this);
+    /** If it can be freed in the order of a stream, without waiting. */
+    private boolean freeAtOnce() {
+        try {
+            if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
+                device.release();
+                return true;
+            }
+            if (!isPassed()) {
+                return false;
+            }
+        } catch (CollectiveException e) {
+            // The device is lost. Who closes a buffer cannot help it, and others will be told.
+            LOG.log(System.Logger.Level.ERROR, "lost " + this, e);
+            device.release();
             return true;
         }
-        try {
-            arena.close();
-        } catch (IllegalStateException e) {
-            // Somebody's channel reads or writes it; later.
+        return Reaper.free(this);
+    }
+
+    /** Whether the order of the stream where it was allocated is the order of all its uses. */
+    private boolean isHomesAlone() {
+        if (home == null) {
             return false;
         }
-        CudaRuntime.freeHost(address, "freeing " + this);
+        for (Use use : uses) {
+            if (use.stream != home && !use.isPassed()) {
+                return false;
+            }
+        }
         return true;
     }
 
-    /**
-     * Gives stream-ordered memory back behind the work that uses it, without waiting.
-     *
-     * @return false if NCCL is launching on one of the streams, which nothing may touch then
-     */
-    private boolean freeInOrder() {
-        List<NcclStream> using = new ArrayList<>();
-        for (Use use : uses) {
-            if (!use.isPassed()) {
-                using.add(use.stream);
-            }
-        }
-        String doing = "freeing " + this;
-        if ((using.isEmpty() || using.equals(List.of(home))) && home.freeAsync(address, doing)) {
-            return true;
-        }
-        device.retain();
+    private void freePooled() {
         try {
-            long side = device.sideStream();
-            for (NcclStream stream : using) {
-                if (!stream.precede(side, doing)) {
-                    return false;
-                }
-            }
-            CudaRuntime.freeAsync(address, side, doing);
-            return true;
+            device.freeToPool(address, "freeing " + this);
         } finally {
             device.release();
         }
+    }
+
+    /** Not while Java is reading or writing it. */
+    @Override
+    public boolean free() {
+        switch (kind) {
+            case POOLED -> freePooled();
+            case DIRECT -> CudaRuntime.free(address, "freeing " + this);
+            case PINNED -> {
+                try {
+                    arena.close();
+                } catch (IllegalStateException e) {
+                    // Somebody's channel reads or writes it; later.
+                    return false;
+                }
+                CudaRuntime.freeHost(address, "freeing " + this);
+            }
+        }
+        return true;
     }
 
     @Override

@@ -187,7 +187,6 @@ final class NcclStream implements DeviceStream {
                             + this
                             + " has been closed; make another with device().createStream()");
         }
-        device.awaitFreed();
         if (foreign) {
             requireNoCapture(operation);
         }
@@ -503,38 +502,6 @@ final class NcclStream implements DeviceStream {
         }
     }
 
-    /**
-     * Makes another stream wait for the work so far.
-     *
-     * @return false if NCCL is launching here, so that it cannot be said now
-     */
-    boolean precede(long other, String doing) {
-        if (foreign || closed) {
-            long needed = issued();
-            if (tailTicket < needed && !hasPassed(needed)) {
-                return false;
-            }
-            if (touch()) {
-                try {
-                    CudaRuntime.streamWaitEvent(other, tail, doing);
-                } finally {
-                    leave();
-                }
-            }
-            return true;
-        }
-        long event = markNow();
-        if (event == 0) {
-            return isGone();
-        }
-        try {
-            CudaRuntime.streamWaitEvent(other, event, doing);
-        } finally {
-            device.events().giveBack(event, false);
-        }
-        return true;
-    }
-
     /** Frees stream-ordered memory here; not if it is closed, of others, or being launched on. */
     boolean freeAsync(long memory, String doing) {
         if (foreign || closed || !touch()) {
@@ -562,8 +529,8 @@ final class NcclStream implements DeviceStream {
             return "work of " + String.join(" and of ", having) + " is not done";
         }
         return issued() > over
-                ? "copies or fills are not done"
-                : "what it waits for, or work of others, is not done";
+                ? "copies, fills or waits for events are not done"
+                : "work of others is not done";
     }
 
     // ---- failures
@@ -737,6 +704,8 @@ final class NcclStream implements DeviceStream {
         NcclEvent mine = NcclEvent.of("waitFor", event);
         requireOpen("waitFor");
         mine.holdUp(this);
+        // The device is not idle while it waits.
+        issue();
     }
 
     @Override
@@ -747,33 +716,30 @@ final class NcclStream implements DeviceStream {
         if (sizeBytes == 0) {
             return DeviceBuffer.EMPTY;
         }
-        long pool = device.pool();
-        if (pool == 0) {
+        if (!device.hasPools()) {
             return device.allocate(sizeBytes);
         }
-        long memory = allocateFrom(pool, sizeBytes);
-        if (memory == 0) {
-            device.makeRoom();
-            memory = allocateFrom(pool, sizeBytes);
+        device.retain();
+        DeviceBuffer buffer = null;
+        try {
+            long[] memory = new long[1];
+            onDevice(() ->
+                    memory[0] =
+                            device.allocateFromPool(
+                                    sizeBytes,
+                                    address,
+                                    "allocating " + sizeBytes + " bytes on " + this));
+            if (memory[0] == 0) {
+                throw device.outOfMemory("stream-ordered memory", sizeBytes);
+            }
+            buffer = NcclMemory.pooled(device, memory[0], sizeBytes, this);
+        } finally {
+            if (buffer == null) {
+                device.release();
+            }
         }
-        if (memory == 0) {
-            throw device.outOfMemory("stream-ordered memory", sizeBytes);
-        }
-        DeviceBuffer buffer = NcclMemory.streamOrdered(this, memory, sizeBytes);
         issue();
         return buffer;
-    }
-
-    private long allocateFrom(long pool, long sizeBytes) {
-        long[] memory = new long[1];
-        onDevice(() ->
-                memory[0] =
-                        CudaRuntime.mallocFromPool(
-                                sizeBytes,
-                                pool,
-                                address,
-                                "allocating " + sizeBytes + " bytes on " + this));
-        return memory[0];
     }
 
     @Override

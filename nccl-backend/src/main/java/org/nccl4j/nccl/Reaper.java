@@ -2,97 +2,167 @@ package org.nccl4j.nccl;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.nccl4j.collectives.CollectiveException;
 
 /**
- * Frees memory of a device whose buffers have been closed. Freeing waits for the device, and while
- * a kernel of NCCL there waits for a rank that the same thread or lock drives, that would be for
- * ever. So memory is freed when the streams have passed the work that uses it, and nothing else of
- * ours is under way on the device.
+ * Frees memory of a device that has been closed while in use, when the streams have passed that.
+ * For memory that is not of a pool CUDA waits for the whole device then, and while a kernel of NCCL
+ * there waits for a rank that needs something of CUDA, that would be for ever. So such memory is
+ * freed when nothing of ours has been under way on the device for a moment. That moment is no
+ * guarantee: a launch may come between the look and the call, which then lasts as long as that
+ * work. Hence a thread of its own, for which nobody waits. It lives while there is something to be
+ * freed.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
-final class Reaper implements Poller.Matter {
+final class Reaper {
     private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
+
+    private static final long SHORTEST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final long LONGEST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+    private static final long LINGER_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+    /** Something to be freed. */
+    interface Remains {
+        long sizeBytes();
+
+        /** Whether CUDA waits for the device when it is freed. */
+        boolean needsQuiet();
+
+        /** Whether the streams have passed all work that uses it. */
+        boolean isPassed();
+
+        /**
+         * Frees it.
+         *
+         * @return false if it cannot be freed now
+         */
+        boolean free();
+    }
 
     private final NcclDevice device;
 
-    /** Held while freeing, for which nobody who closes a buffer shall wait. */
-    private final Object freeing = new Object();
-
     // ---- guarded by this
 
-    private final List<NcclMemory> waiting = new ArrayList<>();
-    private boolean polled;
+    private final List<Remains> waiting = new ArrayList<>();
+
+    /** Whether a thread is freeing, for which nobody shall wait. */
+    private boolean freeing;
+
+    private Thread thread;
 
     Reaper(NcclDevice device) {
         this.device = device;
     }
 
-    synchronized void add(NcclMemory memory) {
-        waiting.add(memory);
-        if (!polled) {
-            polled = true;
-            Poller.SHARED.add(this);
+    synchronized void add(Remains remains) {
+        waiting.add(remains);
+        if (thread == null) {
+            thread = NativeThread.start("reaper-" + device.ordinal(), this::run);
+        } else {
+            LockSupport.unpark(thread);
         }
     }
 
-    /** What has been closed and not freed. */
+    /** What waits to be freed. */
     synchronized long waitingBytes() {
         long bytes = 0;
-        for (NcclMemory memory : waiting) {
-            bytes += memory.sizeBytes();
+        for (Remains remains : waiting) {
+            bytes += remains.sizeBytes();
         }
         return bytes;
     }
 
-    @Override
-    public boolean isSettled() {
-        freePassed();
-        synchronized (this) {
-            polled = !waiting.isEmpty();
-            return !polled;
-        }
-    }
-
-    /** Frees what can be freed now. */
-    void freePassed() {
-        synchronized (freeing) {
-            List<NcclMemory> closed;
-            synchronized (this) {
-                closed = List.copyOf(waiting);
+    private void run() {
+        long pauseNanos = SHORTEST_PAUSE_NANOS;
+        long quietSince = -1;
+        while (true) {
+            try {
+                long quiet = device.quiet();
+                boolean freed = freePassed(quiet >= 0 && quiet == quietSince);
+                pauseNanos =
+                        freed || quiet != quietSince
+                                ? SHORTEST_PAUSE_NANOS
+                                : Math.min(LONGEST_PAUSE_NANOS, pauseNanos * 3 / 2);
+                quietSince = quiet;
+            } catch (RuntimeException | Error e) {
+                // There is another look, or memory would never be freed.
+                LOG.log(System.Logger.Level.ERROR, this + ": cannot look; looks again", e);
+                pauseNanos = LONGEST_PAUSE_NANOS;
             }
-            List<NcclMemory> passed = closed.stream().filter(NcclMemory::isPassed).toList();
-            if (passed.isEmpty() || !device.beginFreeing()) {
+            boolean empty = isEmpty();
+            LockSupport.parkNanos(this, empty ? LINGER_NANOS : pauseNanos);
+            if (empty && isOver()) {
                 return;
             }
-            try {
-                for (NcclMemory memory : passed) {
-                    if (free(memory)) {
-                        remove(memory);
-                    }
-                }
-            } finally {
-                device.endFreeing();
-            }
         }
     }
 
-    private synchronized void remove(NcclMemory memory) {
-        waiting.remove(memory);
+    private synchronized boolean isEmpty() {
+        return waiting.isEmpty();
     }
 
-    private static boolean free(NcclMemory memory) {
+    private synchronized boolean isOver() {
+        if (!waiting.isEmpty()) {
+            return false;
+        }
+        thread = null;
+        return true;
+    }
+
+    /** Frees at once what can be freed, for one who needs memory. */
+    void hurry() {
+        freePassed(device.quiet() >= 0);
+    }
+
+    /** Returns whether anything has been freed. */
+    private boolean freePassed(boolean isQuiet) {
+        List<Remains> passed;
+        synchronized (this) {
+            passed =
+                    freeing
+                            ? List.of()
+                            : waiting.stream()
+                                    .filter(each -> isQuiet || !each.needsQuiet())
+                                    .filter(Remains::isPassed)
+                                    .toList();
+            if (passed.isEmpty()) {
+                return false;
+            }
+            freeing = true;
+        }
+        boolean any = false;
         try {
-            return memory.free();
+            for (Remains remains : passed) {
+                if ((!remains.needsQuiet() || device.quiet() >= 0) && free(remains)) {
+                    any = true;
+                    synchronized (this) {
+                        waiting.remove(remains);
+                    }
+                }
+            }
+        } finally {
+            synchronized (this) {
+                freeing = false;
+            }
+        }
+        return any;
+    }
+
+    /** What fails will not get better: it is reported and left. */
+    static boolean free(Remains remains) {
+        try {
+            return remains.free();
         } catch (CollectiveException e) {
-            LOG.log(System.Logger.Level.ERROR, "memory is lost", e);
+            LOG.log(System.Logger.Level.ERROR, "lost " + remains, e);
             return true;
         }
     }
 
     @Override
     public String toString() {
-        return "memory of " + device + " that is to be freed";
+        return "reaper of " + device;
     }
 }

@@ -12,7 +12,7 @@ import java.util.List;
  */
 final class Staging {
     static final long SLOT_BYTES = 1 << 18;
-    private static final int SLOTS_PER_BLOCK = 4;
+    private static final int SLOTS_PER_BLOCK = 16;
 
     /** A piece of pinned memory. */
     static final class Slot {
@@ -39,10 +39,17 @@ final class Staging {
     // ---- guarded by this
 
     private final List<Slot> slots = new ArrayList<>();
-    private final List<Long> blocks = new ArrayList<>();
+    private final List<Block> blocks = new ArrayList<>();
 
     Staging(NcclDevice device) {
         this.device = device;
+    }
+
+    /** Has slots for as many streams as will copy at a time, usually. */
+    synchronized void prepare() {
+        if (slots.isEmpty()) {
+            grow();
+        }
     }
 
     /** A slot for a copy that gets the stream's next ticket. */
@@ -76,7 +83,7 @@ final class Staging {
         if (block == 0) {
             throw device.outOfMemory("pinned memory for copies", sizeBytes);
         }
-        blocks.add(block);
+        blocks.add(new Block(block, sizeBytes));
         MemorySegment memory = MemorySegment.ofAddress(block).reinterpret(sizeBytes);
         Slot first = new Slot(memory.asSlice(0, SLOT_BYTES));
         slots.add(first);
@@ -88,14 +95,32 @@ final class Staging {
 
     /** Gives all of it back; when there are no streams any more. */
     void drain() {
-        List<Long> unused;
+        List<Block> unused;
         synchronized (this) {
             unused = List.copyOf(blocks);
             blocks.clear();
             slots.clear();
         }
-        for (long block : unused) {
-            CudaRuntime.freeHost(block, "giving back pinned memory for copies of " + device);
+        unused.forEach(device.reaper()::add);
+    }
+
+    /** What slots were cut from. */
+    private record Block(long address, long sizeBytes) implements Reaper.Remains {
+        @Override
+        public boolean needsQuiet() {
+            return true;
+        }
+
+        /** Those who used it are gone. */
+        @Override
+        public boolean isPassed() {
+            return true;
+        }
+
+        @Override
+        public boolean free() {
+            CudaRuntime.freeHost(address, "giving back pinned memory for copies");
+            return true;
         }
     }
 }
