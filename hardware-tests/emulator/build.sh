@@ -34,6 +34,7 @@ run_check() {
     [ "$action" = check ] || return 0
     LD_LIBRARY_PATH="$out/2.30" "$out/tests/cudart_test"
     LD_LIBRARY_PATH="$out/2.30" "$out/tests/nccl_test"
+    LD_LIBRARY_PATH="$out/2.18" "$out/tests/nccl_test"
 }
 
 if [ -f "$out/.built" ] && [ "$(cat "$out/.built")" = "$stamp" ]; then

@@ -230,8 +230,7 @@ static ncclResult_t record(const call *c, emu_fault fault) {
         emu_misuse("%s on the suspended communicator of rank %d, which NCCL does not notice", c->function, comm->rank);
     }
     if (fault.kind == EMU_FAULT_LOST) {
-        atomic_store(&comm->clique->ranks[comm->rank].lost, 1);
-        atomic_fetch_add(&comm->clique->head->left, 1);
+        comm_lose(comm);
     }
     bool hang = fault.kind == EMU_FAULT_HANG;
     bool pair = c->kind == OP_SEND || c->kind == OP_RECV;

@@ -74,6 +74,13 @@ void comm_wake_self(ncclComm_t comm) {
     emu_wake(getpid(), comm->device);
 }
 
+void comm_lose(ncclComm_t comm) {
+    if (atomic_load(&comm->joined) && atomic_exchange(&comm->clique->ranks[comm->rank].lost, 1) == 0) {
+        atomic_fetch_add(&comm->clique->head->left, 1);
+        clique_wake(comm->clique);
+    }
+}
+
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
 static bool rank_is_gone(ncclComm_t comm, int r, bool ask_the_system) {
@@ -586,8 +593,7 @@ static ncclResult_t init_run(nccl_job *job) {
     }
     ncclResult_t result = join(comm, &init->key);
     if (result == ncclSuccess && init->fault.kind == EMU_FAULT_LOST) {
-        atomic_store(&comm->clique->ranks[comm->rank].lost, 1);
-        atomic_fetch_add(&comm->clique->head->left, 1);
+        comm_lose(comm);
     }
     if (result == ncclSuccess && job->blocking) {
         conclude(comm, init->out, ncclSuccess, false);
@@ -614,9 +620,10 @@ static bool machine_works(int device) {
     return true;
 }
 
-/* Records the making of a communicator; the handle is there at once, so that it can be aborted. */
+/* Records the making of a communicator; the handle is there at once, so that it can be aborted. `here`: whatever the
+   communicator's mode, the calling thread makes it. */
 static ncclResult_t init_record(const char *function, emu_fault fault, ncclComm_t *out, int count, const clique_key *key,
-                                int rank, const ncclConfig_t *config, bool always_blocking) {
+                                int rank, const ncclConfig_t *config, bool here) {
     if (fault.kind == EMU_FAULT_CODE) {
         nccl_warn("%s fails by order of a test", function);
         return (ncclResult_t)fault.code;
@@ -634,14 +641,11 @@ static ncclResult_t init_record(const char *function, emu_fault fault, ncclComm_
     if (result != ncclSuccess) {
         return result;
     }
-    if (always_blocking) {
-        settings.blocking = 1;
-    }
     int device = emu_current_device();
     if (!machine_works(device)) {
         return ncclUnhandledCudaError;
     }
-    result = group_mode(settings.blocking != 0);
+    result = group_mode(here || settings.blocking != 0);
     if (result != ncclSuccess) {
         return result;
     }
@@ -654,7 +658,7 @@ static ncclResult_t init_record(const char *function, emu_fault fault, ncclComm_
     job->job.run = init_run;
     job->job.drop = init_drop;
     job->job.comm = comm;
-    job->job.blocking = comm->blocking;
+    job->job.blocking = here || comm->blocking;
     job->out = out;
     job->key = *key;
     job->fault = fault;
@@ -870,8 +874,7 @@ static ncclResult_t child_run(nccl_job *base) {
         return comm_hang(job->parent, job->function);
     }
     if (job->fault.kind == EMU_FAULT_LOST) {
-        atomic_store(&job->parent->clique->ranks[job->parent->rank].lost, 1);
-        atomic_fetch_add(&job->parent->clique->head->left, 1);
+        comm_lose(job->parent);
     }
     ncclResult_t result = ncclInternalError;
     switch (job->kind) {
@@ -1106,6 +1109,8 @@ API(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *state) {
     }
     if (fault.kind == EMU_FAULT_ASYNC) {
         comm_fail(comm, (ncclResult_t)fault.code);
+    } else if (fault.kind == EMU_FAULT_LOST) {
+        comm_lose(comm);
     }
     *state = (ncclResult_t)atomic_load(&comm->state);
     return ncclSuccess;
@@ -1225,6 +1230,9 @@ static ncclResult_t finalize_run(nccl_job *job) {
     end_job *end = (end_job *)job;
     if (end->fault.kind == EMU_FAULT_HANG) {
         return comm_hang(comm, "ncclCommFinalize");
+    }
+    if (end->fault.kind == EMU_FAULT_LOST) {
+        comm_lose(comm);
     }
     ncclResult_t result = comm_wait(comm, nothing_pending, NULL, "its own operations");
     if (result != ncclSuccess) {

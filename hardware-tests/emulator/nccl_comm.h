@@ -87,6 +87,8 @@ bool comm_enter(ncclComm_t comm, const char *function);
 void comm_leave(ncclComm_t comm, bool outermost);
 /* Sets the asynchronous error unless there is one. */
 void comm_fail(ncclComm_t comm, ncclResult_t code);
+/* From now on the rank counts as dead for its peers. */
+void comm_lose(ncclComm_t comm);
 /* Drops a use of the clique's block. */
 void comm_release_clique(ncclComm_t comm);
 /* Waits until `reached` says so. Answers success, the aborted communicator's internal error, or ncclRemoteError when a rank

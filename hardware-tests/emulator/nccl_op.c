@@ -175,7 +175,8 @@ static bool map_all(ncclComm_t comm, nccl_op *op) {
     op->inputs = calloc(n, sizeof *op->inputs);
     op->outputs = calloc(n, sizeof *op->outputs);
     op->factors = calloc(n, sizeof *op->factors);
-    op->scratch = malloc(PIECE_BYTES);
+    uint64_t bytes = op->count * nccl_type_size(op->type);
+    op->scratch = malloc(bytes < PIECE_BYTES ? bytes : PIECE_BYTES);
     if (op->inputs == NULL || op->outputs == NULL || op->factors == NULL || op->scratch == NULL) {
         return false;
     }

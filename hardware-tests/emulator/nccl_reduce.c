@@ -1,5 +1,5 @@
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3") /* the loops below are written to be vectorised */
+#pragma GCC optimize("O3", "no-trapping-math") /* the loops below are written to be vectorised */
 #endif
 
 #include "nccl_reduce.h"
@@ -47,11 +47,11 @@ static inline float float_of(uint32_t bits) {
 }
 
 static inline float half_to_float(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t magnitude = half & 0x7fff;
-    uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f); /* subnormals come out right too */
-    uint32_t special = 0x7f800000u | (magnitude & 0x3ff) << 13;
-    return float_of(sign | (magnitude >= 0x7c00 ? special : finite));
+    uint32_t bits = (uint32_t)half << 13; /* the sign lands in bit 28, the exponent below */
+    uint32_t magnitude = bits & 0x0fffe000u;
+    uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f); /* subnormals come out right too */
+    uint32_t special = 0x7f800000u | magnitude;
+    return float_of((bits & 0x10000000u) << 3 | (magnitude >= 0x0f800000u ? special : finite));
 }
 
 /* To nearest, ties to even. */

@@ -73,6 +73,17 @@ ncclResult_t ncclRecv(void *, size_t, ncclDataType_t, int, ncclComm_t, void *);
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *, void *, ncclDataType_t, ncclScalarResidence_t, ncclComm_t);
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t);
 
+/* Not in every version. */
+#pragma weak ncclAlltoAll
+#pragma weak ncclGather
+#pragma weak ncclScatter
+#pragma weak ncclCommShrink
+#pragma weak ncclCommGetUniqueId
+#pragma weak ncclCommGrow
+#pragma weak ncclCommRevoke
+
+static int version;
+
 /* ---- frame -------------------------------------------------------------------------------------------------- */
 
 static _Atomic int failures;
@@ -323,7 +334,18 @@ static void *all_collectives(void *argument) {
             CHECK(got[count * (size_t)r] == sample(r, 0) && got[count * (size_t)r + count - 1] == sample(r, count - 1));
         }
 
+        fill(p, count);
+        OK(ncclGroupStart());
+        OK(ncclSend(p->send, count, ncclFloat32, (p->rank + 1) % n, p->comm, p->stream));
+        OK(ncclRecv(p->recv, count, ncclFloat32, (p->rank + n - 1) % n, p->comm, p->stream));
+        OK(ncclGroupEnd());
+        got = result(p, p->recv, count);
+        CHECK(got[count - 1] == sample((p->rank + n - 1) % n, count - 1));
+
         fill(p, all);
+        if (ncclAlltoAll == NULL) {
+            continue;
+        }
         OK(ncclAlltoAll(p->send, p->recv, count, ncclFloat32, p->comm, p->stream));
         got = result(p, p->recv, all);
         for (int r = 0; r < n; r++) {
@@ -340,14 +362,6 @@ static void *all_collectives(void *argument) {
         OK(ncclScatter(p->rank == 0 ? p->send : NULL, p->recv, count, ncclFloat32, 0, p->comm, p->stream));
         got = result(p, p->recv, count);
         CHECK(got[count - 1] == sample(0, count * (size_t)p->rank + count - 1));
-
-        fill(p, count);
-        OK(ncclGroupStart());
-        OK(ncclSend(p->send, count, ncclFloat32, (p->rank + 1) % n, p->comm, p->stream));
-        OK(ncclRecv(p->recv, count, ncclFloat32, (p->rank + n - 1) % n, p->comm, p->stream));
-        OK(ncclGroupEnd());
-        got = result(p, p->recv, count);
-        CHECK(got[count - 1] == sample((p->rank + n - 1) % n, count - 1));
     }
     /* Many operations without a look between them, beyond what is in flight at once. */
     fill(p, 8);
@@ -413,9 +427,15 @@ static void values(void) {
     EQUAL(0x7c00, REDUCED(ncclFloat16, ncclSum, 2, 0x7bff, 0x7bff, 0, 0));
     EQUAL(4, REDUCED(ncclFloat16, ncclSum, 2, 1, 1, 1, 1)); /* subnormals */
     EQUAL(0x4380, REDUCED(ncclBfloat16, ncclSum, 2, 0x4380, 0x3f80, 0x3f80, 0x3f80)); /* 256 + 1 + 1 + 1, hop by hop */
-    EQUAL(0x7e, REDUCED(ncclFloat8e4m3, ncclSum, 1, 0x7e, 0x7e, 0x7e, 0)); /* saturates */
-    EQUAL(0x7b, REDUCED(ncclFloat8e5m2, ncclSum, 1, 0x7b, 0x7b, 0, 0));
-    EQUAL(0x38, REDUCED(ncclFloat8e4m3, ncclMax, 1, 0x38, 0x7f, 0xb8, 0x7f)); /* NaN is dropped */
+    if (version >= 22403) {
+        EQUAL(0x7e, REDUCED(ncclFloat8e4m3, ncclSum, 1, 0x7e, 0x7e, 0x7e, 0)); /* saturates */
+        EQUAL(0x7b, REDUCED(ncclFloat8e5m2, ncclSum, 1, 0x7b, 0x7b, 0, 0));
+        EQUAL(0x38, REDUCED(ncclFloat8e4m3, ncclMax, 1, 0x38, 0x7f, 0xb8, 0x7f)); /* NaN is dropped */
+    } else {
+        place *p = &places[0];
+        EQUAL(ncclInvalidArgument, ncclAllReduce(p->send, p->recv, 1, ncclFloat8e4m3, ncclSum, p->comm, p->stream));
+        nccl4j_emulator_forget();
+    }
     uint64_t nan = 0x7fc00000, one = 0x3f800000, zero = 0, minus_zero = 0x80000000u;
     EQUAL(one, REDUCED(ncclFloat32, ncclMin, 4, nan, one, nan, nan));
     EQUAL(minus_zero, REDUCED(ncclFloat32, ncclMin, 4, zero, minus_zero, zero, zero));
@@ -506,7 +526,7 @@ static ncclConfig_t non_blocking(void) {
     memset(&config, 0, sizeof config);
     config.size = sizeof config;
     config.magic = NCCL_MAGIC;
-    config.version = 23007;
+    config.version = (unsigned)version;
     config.blocking = 0;
     int undefined = NCCL_UNDEFINED;
     int *fields[] = {&config.cgaClusterSize, &config.minCTAs, &config.maxCTAs, &config.splitShare, &config.trafficClass,
@@ -625,7 +645,8 @@ static void aborts(void) {
     static ncclComm_t first;
     first = places[0].comm;
     pthread_create(&thread, NULL, abort_later, &first);
-    CHECK(ncclAllReduce(places[0].send, places[0].recv, 8, ncclFloat32, ncclSum, first, places[0].stream) != ncclSuccess);
+    CHECK((ncclAllReduce(places[0].send, places[0].recv, 8, ncclFloat32, ncclSum, first, places[0].stream) == ncclSuccess) ==
+          (version < 22203));
     pthread_join(thread, NULL);
     for (int r = 1; r < RANKS; r++) {
         OK(ncclCommAbort(places[r].comm));
@@ -691,7 +712,7 @@ static void faults(void) {
     CHECK(now_ms() - since < 1000);
     /* A communicator in error is not destroyed, and the thread is left in a group, as by NCCL. */
     EQUAL(ncclRemoteError, ncclCommDestroy(places[0].comm));
-    OK(ncclGroupEnd());
+    EQUAL(version < 22602 ? ncclInvalidUsage : ncclSuccess, ncclGroupEnd());
     for (int r = 0; r < RANKS; r++) {
         OK(ncclCommAbort(places[r].comm));
         OK(cudaStreamSynchronize(places[r].stream));
@@ -747,6 +768,10 @@ static void derived_communicators(void) {
         const float *got = result(&places[r], places[r].recv, 100);
         CHECK(got[99] == sample(r % 2, 99) + sample(r % 2 + 2, 99));
         OK(ncclCommDestroy(halves[r]));
+    }
+    if (ncclCommRevoke == NULL) {
+        clear_out_all();
+        return;
     }
     pthread_t threads[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -866,6 +891,120 @@ static void captured(void) {
     }
     clear_out_all();
     expect_misuse(NULL);
+}
+
+/* ---- misuse ---------------------------------------------------------------------------------------------------- */
+
+static void *first_collective(void *argument) {
+    place *p = argument;
+    return ncclAllReduce(p->send, p->recv, 8, ncclFloat32, ncclSum, p->comm, p->stream) == ncclSuccess ? NULL : p;
+}
+
+static void *ends_in_a_group(void *unused) {
+    OK(ncclGroupStart());
+    return unused;
+}
+
+static void *ends_a_foreign_group(void *unused) {
+    EQUAL(ncclInvalidUsage, ncclGroupEnd());
+    return unused;
+}
+
+static void threads_that_do_wrong(void) {
+    furnish_all();
+    pthread_t thread;
+    if (version >= 22203) { /* then the first collective waits on the CPU */
+        void *failed;
+        int n;
+        pthread_create(&thread, NULL, first_collective, &places[0]);
+        pause_ms(50);
+        OK(ncclCommCount(places[0].comm, &n));
+        expect_misuse("two threads use the communicator of rank 0");
+        for (int r = 1; r < RANKS; r++) {
+            pthread_t other;
+            pthread_create(&other, NULL, first_collective, &places[r]);
+            pthread_detach(other);
+        }
+        pthread_join(thread, &failed);
+        CHECK(failed == NULL);
+        pause_ms(20);
+        for (int r = 0; r < RANKS; r++) {
+            OK(cudaStreamSynchronize(places[r].stream));
+        }
+    }
+    pthread_create(&thread, NULL, ends_in_a_group, NULL);
+    pthread_join(thread, NULL);
+    expect_misuse("ends inside a group of depth 1");
+    OK(ncclGroupStart());
+    pthread_create(&thread, NULL, ends_a_foreign_group, NULL);
+    pthread_join(thread, NULL);
+    OK(ncclGroupEnd());
+    expect_misuse("groups belong to threads");
+    clear_out_all();
+}
+
+static void ranks_that_disagree(void) {
+    furnish_all();
+    for (int recorded = 0; recorded < 2; recorded++) {
+        if (recorded) {
+            setenv("NCCL4J_EMULATOR_MISMATCH", "record", 1);
+        }
+        OK(ncclGroupStart());
+        for (int r = 0; r < RANKS; r++) {
+            OK(ncclAllReduce(places[r].send, places[r].recv, r == 2 ? 9 : 8, ncclFloat32, ncclSum, places[r].comm,
+                             places[r].stream));
+        }
+        OK(ncclGroupEnd());
+        pause_ms(50);
+        EQUAL(600, cudaStreamQuery(places[0].stream));
+        expect_misuse(recorded ? "mismatch in operation" : NULL);
+        for (int r = 0; r < RANKS; r++) {
+            OK(ncclCommAbort(places[r].comm));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            OK(cudaStreamSynchronize(places[r].stream));
+        }
+        unsetenv("NCCL4J_EMULATOR_MISMATCH");
+        ncclComm_t comms[RANKS];
+        OK(ncclCommInitAll(comms, RANKS, NULL));
+        for (int r = 0; r < RANKS; r++) {
+            places[r].comm = comms[r];
+        }
+    }
+    clear_out_all();
+    expect_misuse(NULL);
+}
+
+static void pointer_checks(void) {
+    furnish_all();
+    place *p = &places[0];
+    float pageable[8];
+    setenv("NCCL_CHECK_POINTERS", "1", 1);
+    EQUAL(ncclInvalidArgument, ncclAllReduce(pageable, p->recv, 8, ncclFloat32, ncclSum, p->comm, p->stream));
+    expect_misuse("is not a valid pointer");
+    EQUAL(ncclInvalidArgument, ncclAllReduce(places[1].send, p->recv, 8, ncclFloat32, ncclSum, p->comm, p->stream));
+    expect_misuse("mismatch");
+    unsetenv("NCCL_CHECK_POINTERS");
+    clear_out_all();
+}
+
+static void failing_grouped_init(void) {
+    ncclComm_t comms[RANKS];
+    OK(ncclGetUniqueId(&shared_id));
+    for (int fault = 0; fault < 2; fault++) {
+        OK(nccl4j_emulator_inject(fault == 0 ? "ncclCommInitRank:3=code:2" : "ncclGroupEnd:2=code:1"));
+        OK(ncclGroupStart());
+        for (int r = 0; r < RANKS; r++) {
+            OK(cudaSetDevice(r));
+            EQUAL(fault == 0 && r == 2 ? ncclSystemError : ncclSuccess, ncclCommInitRank(&comms[r], RANKS, shared_id, r));
+        }
+        EQUAL(fault == 0 ? ncclSystemError : ncclUnhandledCudaError, ncclGroupEnd());
+        EQUAL(0, nccl4j_emulator_live("communicators"));
+        for (int r = 0; r < RANKS; r++) {
+            CHECK(comms[r] == NULL);
+        }
+    }
+    nccl4j_emulator_forget();
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
@@ -1020,10 +1159,12 @@ static void run(const char *name, void (*test)(void)) {
 int main(int count, char **arguments) {
     self = "/proc/self/exe";
     signal(SIGALRM, at_deadline);
+    ncclGetVersion(&version);
     if (count == 4) {
         alarm(30);
         return child_main(arguments[1], arguments[2], atoi(arguments[3]));
     }
+    printf("NCCL %d\n", version);
 #define RUN(test) run(#test, test)
     RUN(one_thread_with_groups);
     RUN(two_streams_of_a_group_wait_for_each_other);
@@ -1036,6 +1177,10 @@ int main(int count, char **arguments) {
     RUN(derived_communicators);
     RUN(one_rank);
     RUN(captured);
+    RUN(threads_that_do_wrong);
+    RUN(ranks_that_disagree);
+    RUN(pointer_checks);
+    RUN(failing_grouped_init);
     RUN(two_processes);
     RUN(a_process_that_is_killed);
     RUN(wrong_memory); /* last: a device is lost */
