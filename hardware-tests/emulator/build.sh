@@ -82,30 +82,31 @@ for pair in "2.30 13 13000 23007" "2.18 12 12040 21805"; do
     machine="-L$work/$1 -lnccl4j-emulator"
     start library "$1" "libcudart.so.$2" "cudart$2.map" "-DEMU_CUDART_VERSION=$3" cudart.c $machine
     start library "$1" libcuda.so.1 cuda.map cuda.c $machine
-    if [ -f nccl.c ]; then
-        start library "$1" libnccl.so.2 nccl.map "-DEMU_NCCL_VERSION=$4" nccl*.c $machine -lm
-    fi
+    start library "$1" libnccl.so.2 nccl.map "-DEMU_NCCL_VERSION=$4" nccl*.c $machine -lm
 done
 for source in stub/*.c; do
     case $source in
         stub/nccl.c) start library stub libnccl.so.2 nccl.map "$source" ;;
         stub/cudart.c) start library stub libcudart.so.13 cudart13.map "$source" ;;
         stub/cuda.c) start library stub libcuda.so.1 cuda.map "$source" ;;
-        'stub/*.c') ;;
         *) echo "emulator: $source: which library is it?"; exit 1 ;;
     esac
 done
 failed=0
-for job in $jobs; do
-    wait "$job" || failed=1
-done
-if [ $failed = 0 ] && [ -f tests/cudart_test.c ]; then
-    $compiler $flags -o "$work/tests/cudart_test" tests/cudart_test.c -L"$work/2.30" -l:libcudart.so.13 -l:libcuda.so.1 \
-        -l:libnccl4j-emulator.so -Wl,-rpath,'$ORIGIN/../2.30' || failed=1
-fi
-if [ $failed = 0 ] && [ -f tests/nccl_test.c ]; then
-    $compiler $flags -o "$work/tests/nccl_test" tests/nccl_test.c -L"$work/2.30" -l:libnccl.so.2 -l:libcudart.so.13 \
-        -l:libnccl4j-emulator.so -Wl,-rpath,'$ORIGIN/../2.30' || failed=1
+finish() {
+    for job in $jobs; do
+        wait "$job" || failed=1
+    done
+    jobs=
+}
+finish
+if [ $failed = 0 ]; then
+    for source in tests/*_test.c; do
+        test=${source##*/}
+        start $compiler $flags -o "$work/tests/${test%.c}" "$source" -L"$work/2.30" -l:libnccl.so.2 -l:libcudart.so.13 \
+            -l:libcuda.so.1 -l:libnccl4j-emulator.so -Wl,-rpath,'$ORIGIN/../2.30'
+    done
+    finish
 fi
 [ $failed = 0 ] || { echo "emulator: does not compile with \`$compiler\`"; exit 1; }
 
