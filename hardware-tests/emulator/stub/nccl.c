@@ -180,26 +180,26 @@ static int (*volatile all_reduce)(const void *, void *, size_t, int, int, comm *
 static int (*volatile group_start)(void) = ncclGroupStart;
 static int (*volatile group_end)(void) = ncclGroupEnd;
 
-static int one(uintptr_t rank) {
-    return all_reduce((void *)(rank + 0x1000), (void *)(rank + 0x2000), 256, 7, 0, (void *)(rank + 0x3000),
-                      (void *)(rank + 0x4000));
+static int call(int rank) {
+    char *place = (char *)0x10000 + rank;
+    return all_reduce(place, place + 0x1000, 256, 7, 0, (comm *)(place + 0x2000), place + 0x3000);
 }
 
 /* So many all-reduces; returns 0. */
 int nccl4j_stub_all_reduces(int64_t times) {
     int failed = 0;
     for (int64_t i = 0; i < times; i++)
-        failed |= one(0);
+        failed |= call(0);
     return failed;
 }
 
-/* So many groups of two all-reduces; returns 0. */
-int nccl4j_stub_groups(int64_t times) {
+/* So many groups of an all-reduce of some ranks; returns 0. */
+int nccl4j_stub_groups(int64_t times, int ranks) {
     int failed = 0;
     for (int64_t i = 0; i < times; i++) {
         failed |= group_start();
-        failed |= one(0);
-        failed |= one(1);
+        for (int rank = 0; rank < ranks; rank++)
+            failed |= call(rank);
         failed |= group_end();
     }
     return failed;

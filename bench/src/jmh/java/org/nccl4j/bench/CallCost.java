@@ -4,7 +4,10 @@ import java.util.Collection;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.Function;
 import org.openjdk.jmh.profile.GCProfiler;
+import org.openjdk.jmh.results.IterationResult;
+import org.openjdk.jmh.results.Result;
 import org.openjdk.jmh.results.RunResult;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
@@ -12,8 +15,14 @@ import org.openjdk.jmh.runner.options.CommandLineOptionException;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
 
-/** Runs {@link CallCostBenchmark} and prints what a call costs more than the same call in C. */
+/**
+ * Runs {@link CallCostBenchmark} and prints what a call costs more than the same call in C, in time
+ * that passed and in the processor's time. Both are medians of all iterations of all forks, with
+ * the tenth and the ninetieth percentile.
+ */
 public final class CallCost {
+    private static final String ROW = "%-26s %25s %25s %9s %8s%n";
+
     private CallCost() {}
 
     /**
@@ -28,45 +37,57 @@ public final class CallCost {
                                         .parent(new CommandLineOptions(arguments))
                                         .include(CallCostBenchmark.class.getName())
                                         .addProfiler(GCProfiler.class)
+                                        .addProfiler(CpuTimeProfiler.class)
                                         .build())
                         .run();
         Map<String, RunResult> byName = new TreeMap<>();
         for (RunResult result : results) {
             byName.put(result.getPrimaryResult().getLabel(), result);
         }
-        System.out.printf(
-                Locale.ROOT,
-                "%n%-26s %9s %19s %9s %8s%n",
-                "call",
-                "median ns",
-                "(10th..90th pct.)",
-                "minus C",
-                "B/op");
+        System.out.println();
+        System.out.printf(ROW, "call", "ns", "cpu ns", "minus C", "B/op");
         byName.forEach((name, result) -> {
-            double[] scores = scores(result);
-            RunResult inC = byName.get(name.replaceFirst("(In|By)[A-Z].*", "InC"));
+            double[] time = scores(result, IterationResult::getPrimaryResult);
+            double[] cpu = cpu(result);
+            double[] cpuInC = cpu(byName.get(name.replaceFirst("(In|By)[A-Z].*", "InC")));
             System.out.printf(
-                    Locale.ROOT,
-                    "%-26s %9.1f %19s %9.1f %8.2f%n",
+                    ROW,
                     name,
-                    quantile(scores, 0.5),
+                    spread(time),
+                    spread(cpu),
+                    text(quantile(cpu, 0.5) - quantile(cpuInC, 0.5)),
                     String.format(
                             Locale.ROOT,
-                            "(%.1f..%.1f)",
-                            quantile(scores, 0.1),
-                            quantile(scores, 0.9)),
-                    quantile(scores, 0.5) - quantile(scores(inC), 0.5),
-                    result.getSecondaryResults().get("gc.alloc.rate.norm").getScore());
+                            "%.2f",
+                            result.getSecondaryResults().get("gc.alloc.rate.norm").getScore()));
         });
     }
 
+    private static double[] cpu(RunResult result) {
+        return scores(
+                result, iteration -> iteration.getSecondaryResults().get(CpuTimeProfiler.LABEL));
+    }
+
     /** Of every measured iteration of every fork, in order of size. */
-    private static double[] scores(RunResult result) {
+    private static double[] scores(RunResult result, Function<IterationResult, Result<?>> which) {
         return result.getBenchmarkResults().stream()
                 .flatMap(fork -> fork.getIterationResults().stream())
-                .mapToDouble(iteration -> iteration.getPrimaryResult().getScore())
+                .mapToDouble(iteration -> which.apply(iteration).getScore())
                 .sorted()
                 .toArray();
+    }
+
+    private static String spread(double[] sorted) {
+        return text(quantile(sorted, 0.5))
+                + " ("
+                + text(quantile(sorted, 0.1))
+                + "-"
+                + text(quantile(sorted, 0.9))
+                + ")";
+    }
+
+    private static String text(double nanos) {
+        return String.format(Locale.ROOT, "%.1f", nanos);
     }
 
     private static double quantile(double[] sorted, double share) {

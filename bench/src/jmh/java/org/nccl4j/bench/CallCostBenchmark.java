@@ -21,6 +21,7 @@ import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.RecordedGroup;
 import org.nccl4j.collectives.ReduceOp;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -60,38 +61,38 @@ public class CallCostBenchmark {
     public static class Contract {
         private Backend backend;
         private List<Communicator> communicators;
-        private DeviceBuffer[] send;
-        private DeviceBuffer[] receive;
-        private DeviceStream[] streams;
-        private RecordedGroup group;
+        private Communicator communicator;
+        private DeviceBuffer send;
+        private DeviceBuffer receive;
+        private DeviceStream stream;
+        private RecordedGroup groupOfOne;
+        private RecordedGroup groupOfTwo;
 
         /** Makes ranks, slices and the group. */
         @Setup
         public void start() {
             backend = Backends.named("nccl");
             communicators = backend.createLocal(RANKS, CommunicatorConfig.defaults());
-            send = new DeviceBuffer[RANKS];
-            receive = new DeviceBuffer[RANKS];
-            streams = new DeviceStream[RANKS];
-            for (int r = 0; r < RANKS; r++) {
-                DeviceBuffer memory = backend.device(r).allocate(2 * SIZE_BYTES);
-                send[r] = memory.slice(0, SIZE_BYTES);
-                receive[r] = memory.slice(SIZE_BYTES, SIZE_BYTES);
-                streams[r] = backend.device(r).createStream();
-            }
-            group =
-                    backend.record(recorded -> {
-                        for (int r = 0; r < RANKS; r++) {
-                            recorded.on(communicators.get(r))
-                                    .allReduce(
-                                            send[r],
-                                            receive[r],
-                                            COUNT_ELEMENTS,
-                                            DataType.FLOAT32,
-                                            ReduceOp.SUM,
-                                            streams[r]);
-                        }
-                    });
+            communicator = communicators.getFirst();
+            DeviceBuffer memory = communicator.device().allocate(2 * SIZE_BYTES);
+            send = memory.slice(0, SIZE_BYTES);
+            receive = memory.slice(SIZE_BYTES, SIZE_BYTES);
+            stream = communicator.device().createStream();
+            groupOfOne = backend.record(group -> record(group, communicator));
+            groupOfTwo =
+                    backend.record(group -> communicators.forEach(rank -> record(group, rank)));
+        }
+
+        private static void record(Group group, Communicator rank) {
+            DeviceBuffer buffer = rank.device().allocate(SIZE_BYTES);
+            group.on(rank)
+                    .allReduce(
+                            buffer,
+                            buffer,
+                            COUNT_ELEMENTS,
+                            DataType.FLOAT32,
+                            ReduceOp.SUM,
+                            rank.device().createStream());
         }
 
         /** Closes the ranks; the process ends soon. */
@@ -121,7 +122,10 @@ public class CallCostBenchmark {
         public void start() {
             FunctionDescriptor loop = FunctionDescriptor.of(JAVA_INT, JAVA_LONG);
             allReduces = NativeLibrary.NCCL.function("nccl4j_stub_all_reduces", loop);
-            groups = NativeLibrary.NCCL.function("nccl4j_stub_groups", loop);
+            groups =
+                    NativeLibrary.NCCL.function(
+                            "nccl4j_stub_groups",
+                            FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT));
         }
     }
 
@@ -165,27 +169,33 @@ public class CallCostBenchmark {
     /** The contract's call. */
     @Benchmark
     public void allReduceByContract(Contract c) {
-        c.communicators
-                .getFirst()
-                .allReduce(
-                        c.send[0],
-                        c.receive[0],
-                        COUNT_ELEMENTS,
-                        DataType.FLOAT32,
-                        ReduceOp.SUM,
-                        c.streams[0]);
+        c.communicator.allReduce(
+                c.send, c.receive, COUNT_ELEMENTS, DataType.FLOAT32, ReduceOp.SUM, c.stream);
     }
 
-    /** The floor of the group: start, two calls, end. */
+    /** The floor of a group: start, one call, end. */
     @Benchmark
     @OperationsPerInvocation(BATCH)
-    public int groupInC(FromC c) throws Throwable {
-        return (int) c.groups.invokeExact((long) BATCH);
+    public int groupOfOneInC(FromC c) throws Throwable {
+        return (int) c.groups.invokeExact((long) BATCH, 1);
     }
 
-    /** A recorded group of two ranks. */
+    /** A recorded group of one rank's operation. */
     @Benchmark
-    public void groupByContract(Contract c) {
-        c.group.issue();
+    public void groupOfOneByContract(Contract c) {
+        c.groupOfOne.issue();
+    }
+
+    /** The floor of a group: start, two calls, end. */
+    @Benchmark
+    @OperationsPerInvocation(BATCH)
+    public int groupOfTwoInC(FromC c) throws Throwable {
+        return (int) c.groups.invokeExact((long) BATCH, 2);
+    }
+
+    /** A recorded group of an operation of two ranks. */
+    @Benchmark
+    public void groupOfTwoByContract(Contract c) {
+        c.groupOfTwo.issue();
     }
 }
