@@ -460,7 +460,9 @@ static void values(void) {
     }
     OK(ncclGroupEnd());
     int32_t sum;
-    OK(cudaStreamSynchronize(places[0].stream));
+    for (int r = 0; r < RANKS; r++) {
+        OK(cudaStreamSynchronize(places[r].stream));
+    }
     OK(cudaMemcpy(&sum, places[0].recv, 4, 2));
     EQUAL(100, sum);
     EQUAL(0, nccl4j_emulator_live("reduction operators"));
