@@ -659,6 +659,7 @@ static ncclResult_t init_record(const char *function, emu_fault fault, ncclComm_
     job->job.drop = init_drop;
     job->job.comm = comm;
     job->job.blocking = here || comm->blocking;
+    job->job.creates = true;
     job->out = out;
     job->key = *key;
     job->fault = fault;
@@ -1355,7 +1356,10 @@ static ncclResult_t destroy_run(nccl_job *job) {
     return ncclSuccess;
 }
 
-static ncclResult_t end_record(ncclComm_t comm, emu_fault fault, ncclResult_t (*run)(nccl_job *)) {
+static ncclResult_t end_record(ncclComm_t comm, emu_fault fault, ncclResult_t (*run)(nccl_job *), const char *function) {
+    if (EMU_NCCL_VERSION < 22203 && group_depth() > 1) {
+        emu_misuse("%s in a group, which needs NCCL 2.22", function);
+    }
     end_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return ncclSystemError;
@@ -1387,7 +1391,7 @@ API(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
         nccl_warn("ncclCommDestroy fails by order of a test");
         return group_end((ncclResult_t)fault.code);
     }
-    return group_end(end_record(comm, fault, destroy_run));
+    return group_end(end_record(comm, fault, destroy_run, "ncclCommDestroy"));
 }
 
 static ncclResult_t abort_run(nccl_job *job) {
@@ -1419,7 +1423,7 @@ API(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
     leave_by_force(comm);
     comm_wake_self(comm);
     group_start();
-    return group_end(end_record(comm, fault, abort_run));
+    return group_end(end_record(comm, fault, abort_run, "ncclCommAbort"));
 }
 
 #if EMU_NCCL_VERSION >= 22807

@@ -112,6 +112,7 @@ struct nccl_job {
     void (*drop)(nccl_job *, ncclResult_t); /* instead of run, when the group failed */
     ncclComm_t comm;                        /* whose state says when it is over */
     bool blocking;
+    bool creates;                           /* an ncclCommInit* */
     ncclResult_t result;
     pthread_t thread;
 };

@@ -333,6 +333,12 @@ ncclResult_t group_end(ncclResult_t result) {
     if (ended.work.launches == NULL && ended.work.jobs == NULL) {
         return ncclSuccess;
     }
+    for (const nccl_job *job = ended.work.jobs; job != NULL; job = job->next) {
+        if (job->creates && ended.work.launches != NULL) {
+            emu_misuse("ncclGroupEnd: a group makes communicators and holds operations too, which NCCL does not allow");
+            break;
+        }
+    }
     if (ended.has_mode && !ended.blocking) {
         return run_in_background(&ended.work);
     }
@@ -366,6 +372,17 @@ API(ncclResult_t, ncclGroupStart, void) {
     return ncclSuccess;
 }
 
+static bool work_aborted(const work *w) {
+    bool aborted = false;
+    for (const nccl_launch *launch = w->launches; launch != NULL; launch = launch->next) {
+        aborted |= atomic_load(&launch->comm->abort) != 0;
+    }
+    for (const nccl_job *job = w->jobs; job != NULL; job = job->next) {
+        aborted |= job->comm != NULL && atomic_load(&job->comm->abort) != 0;
+    }
+    return aborted;
+}
+
 static ncclResult_t end(emu_fault fault, const char *function) {
     if (group.depth == 0) {
         nccl_warn("%s: there is no ncclGroupStart before it on this thread", function);
@@ -376,17 +393,24 @@ static ncclResult_t end(emu_fault fault, const char *function) {
         return ncclInvalidUsage;
     }
     ncclResult_t result = ncclSuccess;
-    nccl_launch *touched = group.work.launches;
-    ncclComm_t comm = touched != NULL ? touched->comm : group.work.jobs != NULL ? group.work.jobs->comm : NULL;
+    ncclComm_t comm = group.work.launches != NULL ? group.work.launches->comm
+                      : group.work.jobs != NULL   ? group.work.jobs->comm
+                                                  : NULL;
     if (fault.kind == EMU_FAULT_CODE) {
+        nccl_warn("%s fails by order of a test", function);
         result = (ncclResult_t)fault.code;
     } else if (fault.kind == EMU_FAULT_HANG) {
-        result = comm_hang(comm, function);
+        while (!work_aborted(&group.work) && nccl4j_emulator_calls(function) > 0) {
+            emu_wait(comm == NULL ? 0 : comm->device, 2000000);
+        }
+        result = ncclInternalError;
     }
     bool outermost = group.depth == 1;
     result = group_end(result);
-    if (outermost && fault.kind == EMU_FAULT_ASYNC && comm != NULL) {
+    if (outermost && comm != NULL && fault.kind == EMU_FAULT_ASYNC) {
         comm_fail(comm, (ncclResult_t)fault.code);
+    } else if (outermost && comm != NULL && fault.kind == EMU_FAULT_LOST) {
+        comm_lose(comm);
     }
     return result;
 }

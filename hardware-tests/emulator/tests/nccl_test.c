@@ -1069,6 +1069,13 @@ static int child_main(const char *role, const char *id_text, int rank) {
     running = role;
     unhex(id_text, &id);
     furnish(&p, rank, 2);
+    if (strcmp(role, "alone") == 0) {
+        OK(ncclCommInitRank(&p.comm, 3, id, rank)); /* is killed here */
+    }
+    if (strcmp(role, "refuse") == 0) {
+        EQUAL(ncclInvalidUsage, ncclCommInitRank(&p.comm, 2, id, rank));
+        return failures != 0;
+    }
     OK(ncclCommInitRank(&p.comm, 2, id, rank));
     if (strcmp(role, "die") == 0) {
         fill(&p, 8);
@@ -1114,6 +1121,32 @@ static void two_processes(void) {
     EQUAL(0, litter());
 }
 
+static void two_versions(void) {
+    char here[4096], there[4096];
+    const char *folder = getenv("LD_LIBRARY_PATH"), *number = version > 22000 ? "2.30" : "2.18";
+    const char *at = folder == NULL ? NULL : strstr(folder, number);
+    if (at == NULL) {
+        printf("       (not asked: LD_LIBRARY_PATH names no folder of one version)\n");
+        return;
+    }
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id));
+    snprintf(here, sizeof here, "%s", folder);
+    snprintf(there, sizeof there, "%.*s%s", (int)(at - folder), folder, version > 22000 ? "2.18" : "2.30");
+    setenv("LD_LIBRARY_PATH", there, 1);
+    pid_t pid = start("refuse", &id, 1);
+    setenv("LD_LIBRARY_PATH", here, 1);
+    ncclComm_t comm;
+    OK(cudaSetDevice(0));
+    EQUAL(ncclInvalidUsage, ncclCommInitRank(&comm, 2, id, 0));
+    CHECK(strstr(ncclGetLastError(NULL), "Mismatched NCCL version") != NULL);
+    int status;
+    waitpid(pid, &status, 0);
+    EQUAL(0, status);
+    EQUAL(0, litter());
+    expect_misuse(NULL);
+}
+
 static void a_process_that_is_killed(void) {
     ncclUniqueId id;
     OK(ncclGetUniqueId(&id));
@@ -1138,6 +1171,23 @@ static void a_process_that_is_killed(void) {
     waitpid(pid, NULL, 0);
     clear_out(p);
     EQUAL(0, litter());
+    expect_misuse(NULL);
+}
+
+static void a_process_that_is_killed_during_init(void) {
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    OK(ncclGetUniqueId(&id));
+    pid_t pid = start("alone", &id, 1);
+    pause_ms(100);
+    kill(pid, SIGKILL);
+    OK(cudaSetDevice(0));
+    int64_t since = now_ms();
+    EQUAL(ncclRemoteError, ncclCommInitRank(&comm, 3, id, 0));
+    CHECK(now_ms() - since < 1500);
+    waitpid(pid, NULL, 0);
+    EQUAL(0, litter());
+    EQUAL(0, nccl4j_emulator_live("communicators"));
     expect_misuse(NULL);
 }
 
@@ -1184,7 +1234,9 @@ int main(int count, char **arguments) {
     RUN(pointer_checks);
     RUN(failing_grouped_init);
     RUN(two_processes);
+    RUN(two_versions);
     RUN(a_process_that_is_killed);
+    RUN(a_process_that_is_killed_during_init);
     RUN(wrong_memory); /* last: a device is lost */
     return failures != 0;
 }
