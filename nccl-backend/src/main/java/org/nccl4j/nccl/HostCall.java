@@ -257,7 +257,7 @@ final class HostCall {
         int end = NcclLibrary.SUCCESS;
         boolean grouped = members.size() > 1;
         if (grouped) {
-            NcclLibrary.groupStart();
+            requireStarted(NcclLibrary.groupStart());
         }
         try {
             for (int i = 0; i < members.size(); i++) {
@@ -285,6 +285,12 @@ final class HostCall {
             if (state != NcclLibrary.SUCCESS) {
                 throw NcclLibrary.failed("ncclCommSplit", state, doing(member));
             }
+        }
+    }
+
+    private void requireStarted(int code) {
+        if (code != NcclLibrary.SUCCESS) {
+            throw NcclLibrary.failed("ncclGroupStart", code, doing(members.getFirst()));
         }
     }
 

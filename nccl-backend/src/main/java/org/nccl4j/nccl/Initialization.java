@@ -269,12 +269,18 @@ final class Initialization {
             return "making " + member.describe() + " on device " + member.device.ordinal();
         }
 
+        private void requireStarted(int code) {
+            if (code != NcclLibrary.SUCCESS) {
+                throw NcclLibrary.failed("ncclGroupStart", code, doing(members.getFirst()));
+            }
+        }
+
         private void make() {
             // Never by ncclCommInitAll, which takes no configuration.
             boolean grouped = members.size() > 1;
             int end = NcclLibrary.SUCCESS;
             if (grouped) {
-                NcclLibrary.groupStart();
+                requireStarted(NcclLibrary.groupStart());
             }
             try {
                 for (int i = 0; i < members.size(); i++) {

@@ -182,15 +182,17 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
             member.requireOpen(kind.operation());
             throw new IllegalStateException("an obstacle that nobody knows");
         }
+        CallRecord call = member.begin(kind, count, type, op, root, stream);
         try {
-            CallRecord call = member.begin(kind, count, type, op, root, stream);
             int code = member.nonBlocking ? launch(call, send, recv) : call(call, send, recv);
             if (code != NcclLibrary.SUCCESS) {
-                fail(call, code);
+                requireSuccess(call, code);
             }
             stream.enqueued(this);
             call.ticket = stream.issued();
             return call;
+        } catch (NativeCallException e) {
+            throw failed(call, e);
         } finally {
             member.leave();
         }
@@ -223,7 +225,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
     }
 
     /** Returns only if the call is still going on and gets done. */
-    private void fail(CallRecord call, int code) {
+    private void requireSuccess(CallRecord call, int code) {
         int last = code;
         if (last == NcclLibrary.IN_PROGRESS) {
             // NCCL_COMM_BLOCKING=0 makes communicators non-blocking that were not asked to be.
@@ -232,19 +234,22 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
                 return;
             }
         }
+        throw NcclLibrary.failed(call.kind.function(), last, Wording.doing(member, call));
+    }
+
+    /** What a call that failed throws, having undone it or failed the communicator. */
+    private CollectiveException failed(CallRecord call, NativeCallException failure) {
         CollectiveException cause = clique.cause();
         if (cause != null) {
             // Whoever failed it made the call return.
-            throw cause.forThisThread();
+            return cause.forThisThread();
         }
-        NativeCallException failure =
-                NcclLibrary.failed(call.kind.function(), last, Wording.doing(member, call));
-        if (last == INVALID_ARGUMENT) {
+        if (failure.code() == INVALID_ARGUMENT) {
             member.takeBack(call);
         } else {
             clique.fail(failure);
         }
-        throw failure;
+        return failure;
     }
 
     @Override

@@ -140,8 +140,10 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     }
 
     private void enqueue() {
-        NcclLibrary.groupStart();
-        int code = NcclLibrary.SUCCESS;
+        int code = NcclLibrary.groupStart();
+        if (code != NcclLibrary.SUCCESS) {
+            throw NcclLibrary.failed("ncclGroupStart", code, doing());
+        }
         int end;
         GroupCall last = null;
         try {
@@ -159,24 +161,25 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
             throw last.failed(code);
         }
         if (!isFine(end)) {
-            throw NcclLibrary.failed(
-                    "ncclGroupEnd",
-                    end,
-                    "a group of "
-                            + calls.length
-                            + (calls.length == 1 ? " operation, " : " operations, the first is ")
-                            + calls[0].doing());
+            throw NcclLibrary.failed("ncclGroupEnd", end, doing());
         }
         if (end == NcclLibrary.IN_PROGRESS && !nonBlocking) {
             settle();
         }
     }
 
+    private String doing() {
+        return "a group of "
+                + calls.length
+                + (calls.length == 1 ? " operation, " : " operations, the first is ")
+                + calls[0].doing();
+    }
+
     private void settle() {
         for (int i = 0; i < members.length; i++) {
             int state = members[i].settle();
             if (state != NcclLibrary.SUCCESS) {
-                throw NcclLibrary.failed("ncclGroupEnd", state, calls[0].doing());
+                throw NcclLibrary.failed("ncclGroupEnd", state, doing());
             }
         }
     }
