@@ -19,7 +19,8 @@ import java.util.Set;
  * @param hostBuffers whether devices are host memory, so that operations take any wrapped host
  *     memory too, and no bare addresses
  * @param firstUseMayWait whether the first operation of a kind or with a peer may make its caller
- *     wait for the others to connect, at most {@link CommunicatorConfig#operationTimeout}
+ *     wait for the others to connect, and one behind a {@link Communicator#split} for the split, at
+ *     most {@link CommunicatorConfig#operationTimeout}
  * @param peerFailureDetection whether a rank that closes or aborts is named on the others
  */
 public record Capabilities(

@@ -3,6 +3,7 @@ package org.nccl4j.contract;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.time.Duration;
+import java.util.concurrent.Future;
 import java.util.concurrent.locks.LockSupport;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.Device;
@@ -40,6 +41,15 @@ final class Expect {
         long end = System.nanoTime() + OBSERVED.toNanos();
         do {
             assertThat(stream.poll()).as(what + " must not be complete").isFalse();
+            LockSupport.parkNanos(200_000);
+        } while (System.nanoTime() < end);
+    }
+
+    /** Looks for a while and fails if a call returns. */
+    static void staysBusy(String what, Future<?> call) {
+        long end = System.nanoTime() + OBSERVED.toNanos();
+        do {
+            assertThat(call.isDone()).as(what + " must not return").isFalse();
             LockSupport.parkNanos(200_000);
         } while (System.nanoTime() < end);
     }

@@ -386,6 +386,11 @@ final class NcclStream implements DeviceStream {
         while (known < ticket && !PASSED.compareAndSet(this, known, ticket)) {
             known = passed;
         }
+        // Whoever found out asks for the next marker, so that it comes behind the very next
+        // operation. Should the marker have been recorded anew meanwhile, it will be once more.
+        if (marking == OUTSTANDING && markerTicket <= passed) {
+            MARKING.compareAndSet(this, OUTSTANDING, ASKED);
+        }
     }
 
     /** Finds out how far it is, without asking streams of others. */
