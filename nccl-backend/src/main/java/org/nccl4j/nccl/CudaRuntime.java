@@ -31,10 +31,12 @@ final class CudaRuntime {
 
     static final int COMPUTE_CAPABILITY_MAJOR = 75;
     static final int COMPUTE_CAPABILITY_MINOR = 76;
+    static final int TAKES_POINTERS_OF_REGISTERED_MEMORY = 91;
     static final int MEMORY_POOLS_SUPPORTED = 115;
 
     private static final int OUT_OF_MEMORY = 2;
     private static final int NOT_READY = 600;
+    private static final int NOT_SUPPORTED = 801;
     private static final int NON_BLOCKING_STREAM = 1;
     private static final int EVENT_WITHOUT_TIMING = 2;
     private static final int PORTABLE_HOST_MEMORY = 1;
@@ -238,6 +240,25 @@ final class CudaRuntime {
 
     static void freeHost(long address, String doing) {
         check("cudaFreeHost", CudaRt.cudaFreeHost(at(address)), doing);
+    }
+
+    /**
+     * Pins memory that is there.
+     *
+     * @return false if it cannot be pinned
+     */
+    static boolean registerHost(long address, long sizeBytes, String doing) {
+        int code = CudaRt.cudaHostRegister(at(address), sizeBytes, PORTABLE_HOST_MEMORY);
+        if (code == OUT_OF_MEMORY || code == NOT_SUPPORTED) {
+            forget(code);
+            return false;
+        }
+        check("cudaHostRegister", code, doing);
+        return true;
+    }
+
+    static void unregisterHost(long address, String doing) {
+        check("cudaHostUnregister", CudaRt.cudaHostUnregister(at(address)), doing);
     }
 
     /** Memory of a pool, in a stream's order; 0 if there is not so much. */

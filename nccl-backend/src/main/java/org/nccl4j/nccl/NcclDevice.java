@@ -26,6 +26,7 @@ final class NcclDevice implements Device {
     private final String busId;
     private final int computeCapability;
     private final boolean hasPools;
+    private final boolean takesRegisteredPointers;
     private final EventPool events = new EventPool(this);
     private final Staging staging = new Staging(this);
     private final Reaper reaper = new Reaper(this);
@@ -51,6 +52,10 @@ final class NcclDevice implements Device {
                                 CudaRuntime.COMPUTE_CAPABILITY_MINOR, ordinal);
         this.hasPools =
                 CudaRuntime.deviceAttribute(CudaRuntime.MEMORY_POOLS_SUPPORTED, ordinal) != 0;
+        this.takesRegisteredPointers =
+                CudaRuntime.deviceAttribute(
+                                CudaRuntime.TAKES_POINTERS_OF_REGISTERED_MEMORY, ordinal)
+                        != 0;
         String product = DriverContext.deviceName(ordinal);
         this.name =
                 product == null
@@ -216,6 +221,11 @@ final class NcclDevice implements Device {
         return hasPools;
     }
 
+    /** Whether it knows registered host memory by the same address as the host. */
+    boolean takesRegisteredPointers() {
+        return takesRegisteredPointers;
+    }
+
     /**
      * Memory of the pool in a stream's order; while retained.
      *
@@ -346,23 +356,21 @@ final class NcclDevice implements Device {
         return NcclMemory.direct(this, address, sizeBytes);
     }
 
-    /** CUDA may wait for the device. */
     @Override
     public DeviceBuffer allocateHost(long sizeBytes) {
         requireSize(sizeBytes);
         if (sizeBytes == 0) {
             return DeviceBuffer.EMPTY;
         }
-        String doing = "allocating " + sizeBytes + " bytes of pinned memory for " + this;
-        long address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
-        if (address == 0) {
+        PinnedMemory memory = PinnedMemory.allocate(this, sizeBytes);
+        if (memory == null) {
             reaper.hurry();
-            address = call(() -> CudaRuntime.hostAlloc(sizeBytes, doing));
+            memory = PinnedMemory.allocate(this, sizeBytes);
         }
-        if (address == 0) {
+        if (memory == null) {
             throw outOfMemory("pinned memory", sizeBytes);
         }
-        return NcclMemory.pinned(this, address, sizeBytes);
+        return NcclMemory.pinned(this, memory, sizeBytes);
     }
 
     @Override

@@ -1,6 +1,5 @@
 package org.nccl4j.nccl;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -47,8 +46,8 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
     private final long address;
     private final long sizeBytes;
 
-    /** Keeps Java from memory that has been freed; null for what Java cannot reach. */
-    private final Arena arena;
+    /** What it is of, or null. */
+    private final PinnedMemory pinned;
 
     /** In whose order it was allocated, or null. */
     private final NcclStream home;
@@ -61,13 +60,13 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
             NcclDevice device,
             long address,
             long sizeBytes,
-            Arena arena,
+            PinnedMemory pinned,
             NcclStream home) {
         this.kind = kind;
         this.device = device;
         this.address = address;
         this.sizeBytes = sizeBytes;
-        this.arena = arena;
+        this.pinned = pinned;
         this.home = home;
     }
 
@@ -92,14 +91,13 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
                 new NcclMemory(Kind.DIRECT, device, address, sizeBytes, null, null));
     }
 
-    @SuppressWarnings("restricted")
-    static DeviceBuffer pinned(NcclDevice device, long address, long sizeBytes) {
-        Arena arena = Arena.ofShared();
+    static DeviceBuffer pinned(NcclDevice device, PinnedMemory pinned, long sizeBytes) {
+        MemorySegment memory = pinned.memory();
         return DeviceBuffer.allocated(
                 device,
-                MemorySegment.ofAddress(address).reinterpret(sizeBytes, arena, null),
+                memory,
                 sizeBytes,
-                new NcclMemory(Kind.PINNED, device, address, sizeBytes, arena, null));
+                new NcclMemory(Kind.PINNED, device, memory.address(), sizeBytes, pinned, null));
     }
 
     /**
@@ -218,13 +216,7 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
             case POOLED -> freePooled();
             case DIRECT -> CudaRuntime.free(address, "freeing " + this);
             case PINNED -> {
-                try {
-                    arena.close();
-                } catch (IllegalStateException e) {
-                    // Somebody's channel reads or writes it; later.
-                    return false;
-                }
-                CudaRuntime.freeHost(address, "freeing " + this);
+                return pinned.free();
             }
         }
         return true;

@@ -190,6 +190,24 @@ final class NcclStream implements DeviceStream {
         if (foreign) {
             requireNoCapture(operation);
         }
+        if (marking == OUTSTANDING && markerTicket <= passed && passed < issued) {
+            markHead();
+        }
+    }
+
+    /**
+     * Work is coming behind work that has no marker, while the marker has been passed, though the
+     * watchdog has not seen it: without one in between, the coming work would seem to head the
+     * stream since then.
+     */
+    private void markHead() {
+        if (MARKING.compareAndSet(this, OUTSTANDING, RECORDING)) {
+            try {
+                recordMarker(issued);
+            } catch (CollectiveException e) {
+                remember(e);
+            }
+        }
     }
 
     private void requireNoCapture(String operation) {
@@ -304,7 +322,7 @@ final class NcclStream implements DeviceStream {
         long over = passed;
         long given = issued();
         if (marking == OUTSTANDING && markerTicket <= over) {
-            marking = ASKED;
+            MARKING.compareAndSet(this, OUTSTANDING, ASKED);
         }
         if (over >= given) {
             busySinceNanos = -1;

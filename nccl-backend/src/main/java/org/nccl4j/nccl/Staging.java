@@ -73,22 +73,17 @@ final class Staging {
         return found;
     }
 
-    @SuppressWarnings("restricted")
     private Slot grow() {
         long sizeBytes = SLOTS_PER_BLOCK * SLOT_BYTES;
-        long block =
-                device.call(() ->
-                        CudaRuntime.hostAlloc(
-                                sizeBytes, "allocating pinned memory for copies of " + device));
-        if (block == 0) {
+        PinnedMemory block = PinnedMemory.allocate(device, sizeBytes);
+        if (block == null) {
             throw device.outOfMemory("pinned memory for copies", sizeBytes);
         }
-        blocks.add(new Block(block, sizeBytes));
-        MemorySegment memory = MemorySegment.ofAddress(block).reinterpret(sizeBytes);
-        Slot first = new Slot(memory.asSlice(0, SLOT_BYTES));
+        blocks.add(new Block(block));
+        Slot first = new Slot(block.memory().asSlice(0, SLOT_BYTES));
         slots.add(first);
         for (int i = 1; i < SLOTS_PER_BLOCK; i++) {
-            slots.add(new Slot(memory.asSlice(i * SLOT_BYTES, SLOT_BYTES)));
+            slots.add(new Slot(block.memory().asSlice(i * SLOT_BYTES, SLOT_BYTES)));
         }
         return first;
     }
@@ -105,7 +100,12 @@ final class Staging {
     }
 
     /** What slots were cut from. */
-    private record Block(long address, long sizeBytes) implements Reaper.Remains {
+    private record Block(PinnedMemory memory) implements Reaper.Remains {
+        @Override
+        public long sizeBytes() {
+            return memory.memory().byteSize();
+        }
+
         @Override
         public boolean needsQuiet() {
             return true;
@@ -119,8 +119,7 @@ final class Staging {
 
         @Override
         public boolean free() {
-            CudaRuntime.freeHost(address, "giving back pinned memory for copies");
-            return true;
+            return memory.free();
         }
     }
 }
