@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -13,7 +12,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -33,31 +31,11 @@ final class BenchProcessTest {
     private Process process;
 
     private BufferedReader start(String... arguments) throws IOException {
-        List<String> command = new ArrayList<>(prefix);
-        command.addAll(
-                List.of(
-                        Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                        "--enable-native-access=ALL-UNNAMED",
-                        "-XX:-UsePerfData",
-                        "-cp",
-                        classPath(),
-                        Bench.class.getName()));
-        command.addAll(List.of(arguments));
-        ProcessBuilder builder = new ProcessBuilder(command);
+        ProcessBuilder builder = BenchProcess.of(prefix, List.of(arguments));
         builder.environment().put("NCCL_DEBUG", "INFO");
         builder.redirectError(folder.resolve("stderr").toFile());
         process = builder.start();
         return process.inputReader(StandardCharsets.UTF_8);
-    }
-
-    /** Everything on the class path, whatever is on the module path of this JVM. */
-    private static String classPath() {
-        return String.join(
-                File.pathSeparator,
-                Stream.of("jdk.module.path", "java.class.path")
-                        .map(System::getProperty)
-                        .filter(path -> path != null && !path.isEmpty())
-                        .toList());
     }
 
     @AfterEach
