@@ -84,6 +84,14 @@ static int enter_context(const char *function) {
     return emu_device_fault(emu_current_device());
 }
 
+/*
+ * For calls that release something: whether the code of enter_context keeps them from it. The device's fault
+ * does not: its context is gone and what it held with it, so that the caller is done with it, and is told.
+ */
+static bool refused(int code) {
+    return code != 0 && (emu_context_current() == NULL || code != emu_device_fault(emu_current_device()));
+}
+
 #define ENTER(how)                          \
     do {                                    \
         int entered_ = how(__func__);       \
@@ -406,7 +414,7 @@ API int cudaStreamDestroy(void *handle) {
         code = CUDA_INVALID_HANDLE;
         emu_misuse("%s: 0x%llx is no stream, or is destroyed already", __func__, (unsigned long long)(uintptr_t)handle);
     }
-    if (stream == NULL || (code != 0 && code != emu_device_fault(emu_current_device()))) {
+    if (stream == NULL || refused(code)) {
         return fail(code);
     }
     emu_stream *checked;
@@ -552,7 +560,7 @@ API int cudaEventDestroy(void *handle) {
         code = CUDA_INVALID_HANDLE;
         emu_misuse("%s: 0x%llx is no event, or is destroyed already", __func__, (unsigned long long)(uintptr_t)handle);
     }
-    if (event == NULL || (code != 0 && code != emu_device_fault(emu_current_device()))) {
+    if (event == NULL || refused(code)) {
         return fail(code);
     }
     if (emu_object_kill(&event->object)) {
@@ -721,10 +729,9 @@ API int cudaMalloc(void **memory, size_t size) {
 
 API int cudaFree(void *memory) {
     int code = enter_context(__func__);
-    if (memory == NULL || (code != 0 && (emu_context_current() == NULL || code != emu_device_fault(emu_current_device())))) {
+    if (memory == NULL || refused(code)) {
         return code == 0 ? finish(0) : fail(code);
     }
-    /* After a fault the context is gone and its memory with it: freed here, and the fault is answered. */
     emu_allocation *allocation = emu_device_allocation((uint64_t)(uintptr_t)memory);
     int life = allocation == NULL ? EMU_DEAD : atomic_load(&allocation->life);
     if (allocation == NULL || life == EMU_DYING || life == EMU_DEAD) {
@@ -793,7 +800,7 @@ API int cudaHostAlloc(void **memory, size_t size, unsigned flags) {
 
 API int cudaFreeHost(void *memory) {
     int code = enter_context(__func__);
-    if (memory == NULL || (code != 0 && (emu_context_current() == NULL || code != emu_device_fault(emu_current_device())))) {
+    if (memory == NULL || refused(code)) {
         return code == 0 ? finish(0) : fail(code);
     }
     unsigned flags;
@@ -823,7 +830,7 @@ API int cudaHostRegister(void *memory, size_t size, unsigned flags) {
 
 API int cudaHostUnregister(void *memory) {
     int code = enter_context(__func__);
-    if (memory == NULL || (code != 0 && (emu_context_current() == NULL || code != emu_device_fault(emu_current_device())))) {
+    if (memory == NULL || refused(code)) {
         return fail(code == 0 ? CUDA_INVALID_VALUE : code);
     }
     if (code == 0) {
@@ -1362,7 +1369,7 @@ API int cudaGraphLaunch(void *handle, void *on) {
 API int cudaGraphExecDestroy(void *handle) {
     int code = enter_context(__func__);
     emu_executable *executable = emu_object_of(EMU_EXECUTABLE, handle);
-    if (executable == NULL || !emu_object_kill(&executable->object)) {
+    if (executable == NULL || refused(code) || !emu_object_kill(&executable->object)) {
         return fail(code != 0 ? code : CUDA_INVALID_VALUE);
     }
     emu_count("graphs", -1);
@@ -1373,7 +1380,7 @@ API int cudaGraphExecDestroy(void *handle) {
 API int cudaGraphDestroy(void *handle) {
     int code = enter_context(__func__);
     emu_graph *graph = emu_object_of(EMU_GRAPH, handle);
-    if (graph == NULL || !emu_object_kill(&graph->object)) {
+    if (graph == NULL || refused(code) || !emu_object_kill(&graph->object)) {
         return fail(code != 0 ? code : CUDA_INVALID_VALUE);
     }
     emu_count("graphs", -1);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,32 +359,40 @@ static void order_of_streams(void) {
     MISUSES(0);
 }
 
+/* The value stays what it is for a while: nobody runs who must wait. */
+static void expect_kept(const _Atomic(int) *value, int expected) {
+    for (int64_t began = now(); now() - began < 20000000;) {
+        EXPECT(atomic_load(value), expected);
+    }
+}
+
 static void legacy_stream(void) {
     static gate held = GATE, held2 = GATE;
     void *blocking = stream_on(0, 0), *free_of_it = stream_on(0, 1);
-    int *memory = memory_on(0, 4);
+    int *memory = pinned(8);
     OK(cudaLaunchHostFunc(blocking, pass, &held));
     OK(cudaMemsetAsync(memory, 1, 4, NULL)); /* waits for the blocking stream */
     EXPECT(cudaStreamQuery(NULL), 600);
     OK(cudaMemsetAsync(memory, 2, 4, free_of_it));
     OK(cudaStreamSynchronize(free_of_it));
+    expect_kept((_Atomic(int) *)memory, 0x02020202);
     open_gate(&held);
     OK(cudaStreamSynchronize(NULL));
-    EXPECT(first_int(memory), 0x01010101);
+    EXPECT(*memory, 0x01010101);
     /* And what a blocking stream gets later waits for the default stream. */
     OK(cudaLaunchHostFunc(NULL, pass, &held2));
     OK(cudaMemsetAsync(memory, 3, 4, blocking));
-    EXPECT(cudaStreamQuery(blocking), 600);
     OK(cudaMemsetAsync(memory, 4, 4, free_of_it));
     OK(cudaStreamSynchronize(free_of_it));
+    expect_kept((_Atomic(int) *)memory, 0x04040404);
     EXPECT(cudaStreamQuery(blocking), 600);
     open_gate(&held2);
     OK(cudaStreamSynchronize(blocking));
-    EXPECT(first_int(memory), 0x03030303);
-    /* Handle 1 is the same; 2 is the thread's own. */
+    EXPECT(*memory, 0x03030303);
+    /* Handle 1 is the same; 2 is the thread's own, which the default stream waits for. */
     OK(cudaMemsetAsync(memory, 5, 4, (void *)2));
     OK(cudaStreamSynchronize((void *)1));
-    EXPECT(first_int(memory), 0x05050505);
+    EXPECT(*memory, 0x05050505);
     MISUSES(0);
 }
 
@@ -1116,6 +1125,103 @@ static void many_threads(void) {
     EXPECT(nccl4j_emulator_live("device allocations"), 8);
 }
 
+/* ---- a random program ---------------------------------------------------------------------------- */
+
+/*
+ * Host functions on streams of several devices, ordered by streams, events and default streams at random.
+ * Each looks, as it runs, whether all that must be done before it is done.
+ */
+enum { PROGRAM = 4000, STREAMS = 12, EVENTS = 16, PREDECESSORS = 16 };
+
+typedef struct {
+    atomic_bool done;
+    int predecessors[PREDECESSORS];
+    int count;
+} program_step;
+
+static program_step program[PROGRAM];
+static atomic_int program_errors;
+
+static void run_step(void *argument) {
+    program_step *s = argument;
+    for (long i = (s - program) % 7; i > 0; i--) {
+        sched_yield(); /* some take longer */
+    }
+    for (int i = 0; i < s->count; i++) {
+        if (!atomic_load(&program[s->predecessors[i]].done)) {
+            atomic_fetch_add(&program_errors, 1);
+        }
+    }
+    atomic_store(&s->done, true);
+}
+
+static void random_program(void) {
+    unsigned seed = getenv("SEED") != NULL ? (unsigned)atoi(getenv("SEED")) : (unsigned)now();
+    printf("random_program: SEED=%u\n", seed);
+    /* Streams 0 to 8: of devices 0 to 2, the first of each its default stream, then a blocking, then a free one. */
+    void *streams[STREAMS], *program_events[EVENTS];
+    int device[STREAMS], last[STREAMS], recorded[EVENTS];
+    /* What the next step of a stream has to come after, beside its last. */
+    int pending[STREAMS][PREDECESSORS], pending_count[STREAMS] = {0};
+    for (int i = 0; i < STREAMS; i++) {
+        device[i] = i / 3;
+        streams[i] = i % 3 == 0 ? NULL : stream_on(device[i], i % 3 == 1 ? 0 : 1);
+        last[i] = -1;
+    }
+    for (int i = 0; i < EVENTS; i++) {
+        OK(cudaSetDevice(i % (STREAMS / 3)));
+        OK(cudaEventCreateWithFlags(&program_events[i], 2));
+        recorded[i] = -2;
+    }
+    for (int next = 0; next < PROGRAM;) {
+        int s = rand_r(&seed) % STREAMS, e = rand_r(&seed) % EVENTS;
+        OK(cudaSetDevice(device[s]));
+        switch (rand_r(&seed) % 4) {
+            case 0:
+                e = e - e % (STREAMS / 3) + device[s]; /* an event of the device */
+                /* Only where what is before it is a step: so that a wait means one step. */
+                if (last[s] >= 0 && pending_count[s] == 0 && s % 3 == 2) {
+                    OK(cudaEventRecord(program_events[e], streams[s]));
+                    recorded[e] = last[s];
+                }
+                break;
+            case 1:
+                OK(cudaStreamWaitEvent(streams[s], program_events[e], 0));
+                if (recorded[e] >= 0 && pending_count[s] < PREDECESSORS - 8) {
+                    pending[s][pending_count[s]++] = recorded[e];
+                }
+                break;
+            default: {
+                program_step *step = &program[next];
+                step->count = 0;
+                for (int i = 0; i < pending_count[s]; i++) {
+                    step->predecessors[step->count++] = pending[s][i];
+                }
+                pending_count[s] = 0;
+                int first = s - s % 3;
+                /* The default stream comes after the blocking one, and that after the default stream. */
+                if (last[s] >= 0) {
+                    step->predecessors[step->count++] = last[s];
+                }
+                if (s % 3 < 2 && last[first + 1 - s % 3] >= 0) {
+                    step->predecessors[step->count++] = last[first + 1 - s % 3];
+                }
+                OK(cudaLaunchHostFunc(streams[s], run_step, step));
+                last[s] = next++;
+            }
+        }
+    }
+    for (int i = 0; i < STREAMS / 3; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaDeviceSynchronize());
+    }
+    for (int i = 0; i < PROGRAM; i++) {
+        EXPECT(atomic_load(&program[i].done), 1);
+    }
+    EXPECT(atomic_load(&program_errors), 0);
+    MISUSES(0);
+}
+
 /* ---- figures ------------------------------------------------------------------------------------- */
 
 static void measure(void) {
@@ -1195,6 +1301,7 @@ static const struct {
     {"forked_child", forked_child, NULL},
     {"exit_at_work", exit_at_work, NULL},
     {"many_threads", many_threads, NULL},
+    {"random_program", random_program, NULL},
 };
 #define CHECKS (sizeof checks / sizeof *checks)
 
