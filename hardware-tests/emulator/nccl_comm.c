@@ -88,7 +88,8 @@ static bool rank_is_gone(ncclComm_t comm, int r, bool ask_the_system) {
     if (r == comm->rank || !atomic_load(&rank->joined)) {
         return false;
     }
-    if (atomic_load(&rank->gone) || atomic_load(&rank->lost)) {
+    /* Ranks have no connections to each other before all have come, so that none notices another that gives up. */
+    if ((atomic_load(&rank->gone) && atomic_load(&comm->clique->head->joined) == comm->count) || atomic_load(&rank->lost)) {
         return true;
     }
     int pid = atomic_load(&rank->pid);

@@ -256,6 +256,23 @@ static emu_stream *stream_of(cudaStream_t handle, int device) {
     return stream;
 }
 
+/* Notices that some ranks have destroyed the communicator while others go on: then these wait for ever. */
+static void look_for_destroyed_ranks(const nccl_launch *launch) {
+    ncclComm_t comm = launch->comm;
+    for (int r = 0; r < comm->count; r++) {
+        if (atomic_load(&comm->clique->ranks[r].closing) < 2) {
+            continue;
+        }
+        for (const nccl_op *op = launch->first; op != NULL; op = op->next) {
+            bool pair = op->kind == OP_SEND || op->kind == OP_RECV;
+            if (!pair || op->root == r) {
+                emu_misuse("rank %d launches an operation that needs rank %d, which has destroyed its communicator", comm->rank, r);
+                return;
+            }
+        }
+    }
+}
+
 ncclResult_t launch_enqueue(nccl_launch *launch) {
     ncclComm_t comm = launch->comm;
     if (emu_device_fault(comm->device) != 0) {
@@ -263,6 +280,7 @@ ncclResult_t launch_enqueue(nccl_launch *launch) {
         launch_free(launch);
         return ncclUnhandledCudaError;
     }
+    look_for_destroyed_ranks(launch);
     int count = launch->stream_count, capturing = 0;
     launch_task **tasks = calloc((size_t)count, sizeof *tasks);
     ncclResult_t result = tasks == NULL ? ncclSystemError : ncclSuccess;

@@ -977,6 +977,60 @@ static void ranks_that_disagree(void) {
     expect_misuse(NULL);
 }
 
+static void destroyed_by_some_ranks_only(void) {
+    furnish_all();
+    for (int round = 0; round < 2; round++) {
+        OK(ncclGroupStart());
+        for (int r = round; r < RANKS; r++) {
+            fill(&places[r], 8);
+            OK(ncclAllReduce(places[r].send, places[r].recv, 8, ncclFloat32, ncclSum, places[r].comm, places[r].stream));
+        }
+        OK(ncclGroupEnd());
+        if (round == 0) {
+            for (int r = 0; r < RANKS; r++) {
+                OK(cudaStreamSynchronize(places[r].stream));
+            }
+            OK(ncclCommDestroy(places[0].comm));
+        }
+    }
+    expect_misuse("which has destroyed its communicator");
+    for (int r = 1; r < RANKS; r++) {
+        OK(ncclCommAbort(places[r].comm));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        OK(cudaStreamSynchronize(places[r].stream));
+        clear_out(&places[r]);
+    }
+    EQUAL(0, nccl4j_emulator_live("communicators"));
+    expect_misuse(NULL);
+}
+
+/* Two ranks wait for a third; one gives up, and the other, which has no connection to it, notices nothing. */
+static void *waits_for_a_third(void *argument) {
+    place *p = argument;
+    CHECK(cudaSetDevice(p->rank) == 0);
+    return ncclCommInitRank(&p->comm, 3, shared_id, p->rank) == ncclInternalError ? p : NULL;
+}
+
+static void a_rank_that_gives_up(void) {
+    pthread_t threads[2];
+    void *aborted;
+    OK(ncclGetUniqueId(&shared_id));
+    for (int r = 0; r < 2; r++) {
+        places[r].rank = r;
+        places[r].comm = NULL;
+        pthread_create(&threads[r], NULL, waits_for_a_third, &places[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        pause_ms(50);
+        OK(ncclCommAbort(__atomic_load_n(&places[r].comm, __ATOMIC_ACQUIRE)));
+        pthread_join(threads[r], &aborted);
+        CHECK(aborted != NULL);
+    }
+    EQUAL(0, nccl4j_emulator_live("communicators"));
+    expect_misuse(NULL);
+}
+
 static void pointer_checks(void) {
     furnish_all();
     place *p = &places[0];
@@ -1231,6 +1285,8 @@ int main(int count, char **arguments) {
     RUN(captured);
     RUN(threads_that_do_wrong);
     RUN(ranks_that_disagree);
+    RUN(destroyed_by_some_ranks_only);
+    RUN(a_rank_that_gives_up);
     RUN(pointer_checks);
     RUN(failing_grouped_init);
     RUN(two_processes);
