@@ -11,6 +11,7 @@ import org.nccl4j.bindings.NativeLibrary;
 import org.nccl4j.bindings.cudart.CudaRt;
 import org.nccl4j.bindings.cudart.CudaRtAdditions;
 import org.nccl4j.bindings.cudart.MemoryPools;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.NativeCallException;
 
@@ -42,6 +43,8 @@ final class CudaRuntime {
     private static final int PORTABLE_HOST_MEMORY = 1;
     private static final int THREAD_LOCAL_CAPTURE = 1;
 
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
+
     private CudaRuntime() {}
 
     /** Directions of a copy, numbered as cudaMemcpyKind. */
@@ -65,6 +68,23 @@ final class CudaRuntime {
     /** What a failed call becomes. */
     static NativeCallException failed(String function, int code, String doing) {
         return CudaErrors.exception(function, code, errorName(code), errorText(code), doing);
+    }
+
+    /** Whether a failure says that the context is lost: nothing runs there any more. */
+    static boolean isLoss(CollectiveException failure) {
+        return failure.recovery() == CollectiveException.Recovery.RESTART_PROCESS;
+    }
+
+    /**
+     * Makes a call that gives something back. Who closes something cannot help it if that fails,
+     * and where a context is lost all of it is.
+     */
+    static void giveBack(Runnable call) {
+        try {
+            call.run();
+        } catch (CollectiveException e) {
+            LOG.log(isLoss(e) ? System.Logger.Level.DEBUG : System.Logger.Level.ERROR, "leaked", e);
+        }
     }
 
     private static void check(String function, int code, String doing) {
@@ -371,12 +391,10 @@ final class CudaRuntime {
         return isReady("cudaStreamQuery", CudaRt.cudaStreamQuery(at(stream)), doing);
     }
 
-    static boolean isCapturing(long stream, String doing) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment cell = arena.allocate(JAVA_INT);
-            check("cudaStreamIsCapturing", CudaRt.cudaStreamIsCapturing(at(stream), cell), doing);
-            return cell.get(JAVA_INT, 0) != 0;
-        }
+    /** Whether a stream is being captured; allocates nothing. */
+    static boolean isCapturing(long stream, MemorySegment intCell, String doing) {
+        check("cudaStreamIsCapturing", CudaRt.cudaStreamIsCapturing(at(stream), intCell), doing);
+        return intCell.get(JAVA_INT, 0) != 0;
     }
 
     static void streamWaitEvent(long stream, long event, String doing) {

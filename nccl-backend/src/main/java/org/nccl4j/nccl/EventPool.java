@@ -42,7 +42,7 @@ final class EventPool {
 
     void giveBack(long event, boolean isTimed) {
         if (!device.isRetained()) {
-            CudaRuntime.destroyEvent(event, "giving back an event of " + device);
+            destroy(event);
             return;
         }
         synchronized (this) {
@@ -74,7 +74,12 @@ final class EventPool {
             untimedCount = 0;
         }
         for (long event : unused) {
-            CudaRuntime.destroyEvent(event, "giving back an event of " + device);
+            destroy(event);
         }
+    }
+
+    private void destroy(long event) {
+        CudaRuntime.giveBack(
+                () -> CudaRuntime.destroyEvent(event, "giving back an event of " + device));
     }
 }

@@ -7,6 +7,7 @@ import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -139,7 +140,7 @@ final class NcclDevice implements Device {
 
     /**
      * Whether nothing of ours is under way: -1 if something is, else a number that is another one
-     * after more has been.
+     * after more has been. On a device whose context is lost nothing is.
      */
     long quiet() {
         long tickets = 0;
@@ -170,18 +171,21 @@ final class NcclDevice implements Device {
         String doing = "giving back what the streams of " + this + " shared";
         events.drain();
         staging.drain();
-        if (sideStream != 0) {
+        long side = sideStream;
+        long ofMemory = memoryStream;
+        long unused = pool;
+        sideStream = 0;
+        memoryStream = 0;
+        pool = 0;
+        if (side != 0) {
             // CUDA does what is left in it first.
-            CudaRuntime.destroyStream(sideStream, doing);
-            sideStream = 0;
+            CudaRuntime.giveBack(() -> CudaRuntime.destroyStream(side, doing));
         }
-        if (memoryStream != 0) {
-            CudaRuntime.destroyStream(memoryStream, doing);
-            memoryStream = 0;
+        if (ofMemory != 0) {
+            CudaRuntime.giveBack(() -> CudaRuntime.destroyStream(ofMemory, doing));
         }
-        if (pool != 0) {
-            CudaRuntime.destroyPool(pool, doing);
-            pool = 0;
+        if (unused != 0) {
+            CudaRuntime.giveBack(() -> CudaRuntime.destroyPool(unused, doing));
         }
     }
 
@@ -244,7 +248,15 @@ final class NcclDevice implements Device {
 
     /** Gives memory back to the pool that no stream needs any more; while retained. */
     void freeToPool(long address, String doing) {
-        CudaRuntime.freeAsync(address, memoryStream(), doing);
+        try {
+            CudaRuntime.freeAsync(address, memoryStream(), doing);
+        } catch (CollectiveException e) {
+            if (!CudaRuntime.isLoss(e)) {
+                throw e;
+            }
+            // No stream of a lost device takes anything; this may.
+            CudaRuntime.giveBack(() -> CudaRuntime.free(address, doing));
+        }
     }
 
     InvalidArgumentException outOfMemory(String what, long sizeBytes) {
@@ -385,8 +397,10 @@ final class NcclDevice implements Device {
             stream = new NcclStream(this, address, false);
         } finally {
             if (stream == null) {
-                if (address != 0) {
-                    CudaRuntime.destroyStream(address, "giving back a stream of " + this);
+                long unused = address;
+                if (unused != 0) {
+                    CudaRuntime.giveBack(() ->
+                            CudaRuntime.destroyStream(unused, "giving back a stream of " + this));
                 }
                 release();
             }

@@ -4,7 +4,6 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.spi.BufferOwner;
 
@@ -34,11 +33,10 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
 
         boolean isPassed() {
             // The ticket may be one more than was given out for this use.
-            return stream.hasPassed(Math.min(ticket, stream.issued()));
+            return stream.hasPassedOrIsLost(Math.min(ticket, stream.issued()));
         }
     }
 
-    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
     private static final Use[] NONE = {};
 
     private final Kind kind;
@@ -171,21 +169,11 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
 
     /** If it can be freed in the order of a stream, without waiting. */
     private boolean freeAtOnce() {
-        try {
-            if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
-                device.release();
-                return true;
-            }
-            if (!isPassed()) {
-                return false;
-            }
-        } catch (CollectiveException e) {
-            // The device is lost. Who closes a buffer cannot help it, and others will be told.
-            LOG.log(System.Logger.Level.ERROR, "lost " + this, e);
+        if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
             device.release();
             return true;
         }
-        return Reaper.free(this);
+        return isPassed() && Reaper.free(this);
     }
 
     /** Whether the order of the stream where it was allocated is the order of all its uses. */

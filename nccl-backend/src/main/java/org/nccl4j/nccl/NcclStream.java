@@ -1,6 +1,8 @@
 package org.nccl4j.nccl;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.WeakReference;
@@ -87,6 +89,9 @@ final class NcclStream implements DeviceStream {
     /** A default stream is that of the current device. */
     private final boolean needsDevice;
 
+    /** For who enqueues on a foreign stream. */
+    private final MemorySegment captureCell;
+
     private final String name;
     private final AtomicInteger touchers = new AtomicInteger();
     private volatile boolean closed;
@@ -132,6 +137,8 @@ final class NcclStream implements DeviceStream {
                                 : "stream " + NUMBERS.getAndIncrement())
                         + " of device "
                         + device.ordinal();
+        this.captureCell =
+                foreign ? Arena.ofAuto().allocate(ValueLayout.JAVA_INT) : MemorySegment.NULL;
         this.marker = device.events().take(false);
         long second = 0;
         try {
@@ -211,9 +218,13 @@ final class NcclStream implements DeviceStream {
     }
 
     private void requireNoCapture(String operation) {
-        boolean[] capturing = new boolean[1];
-        onDevice(() -> capturing[0] = CudaRuntime.isCapturing(address, operation));
-        if (capturing[0]) {
+        boolean capturing;
+        if (needsDevice) {
+            capturing = device.call(() -> CudaRuntime.isCapturing(address, captureCell, operation));
+        } else {
+            capturing = CudaRuntime.isCapturing(address, captureCell, operation);
+        }
+        if (capturing) {
             throw new UnsupportedException(
                     operation
                             + ": "
@@ -446,9 +457,21 @@ final class NcclStream implements DeviceStream {
         return passed >= ticket;
     }
 
+    /** As {@link #hasPassed}; where the device's context is lost, nothing runs any more. */
+    boolean hasPassedOrIsLost(long ticket) {
+        try {
+            return hasPassed(ticket);
+        } catch (CollectiveException e) {
+            if (CudaRuntime.isLoss(e)) {
+                return true;
+            }
+            throw e;
+        }
+    }
+
     /** Whether all that got a ticket is over, and nothing is being launched. */
     boolean isIdle() {
-        return touchers.get() != LAUNCHING && hasPassed(issued());
+        return touchers.get() != LAUNCHING && hasPassedOrIsLost(issued());
     }
 
     /** Whether it has been closed, and its work is over. */
@@ -525,17 +548,27 @@ final class NcclStream implements DeviceStream {
         }
     }
 
-    /** Frees stream-ordered memory here; not if it is closed, of others, or being launched on. */
+    /**
+     * Frees stream-ordered memory here.
+     *
+     * @return false if it must be done elsewhere: this is closed, of others, lost with its device,
+     *     or NCCL launches on it
+     */
     boolean freeAsync(long memory, String doing) {
         if (foreign || closed || !touch()) {
             return false;
         }
         try {
             CudaRuntime.freeAsync(memory, address, doing);
+            return true;
+        } catch (CollectiveException e) {
+            if (CudaRuntime.isLoss(e)) {
+                return false;
+            }
+            throw e;
         } finally {
             leave();
         }
-        return true;
     }
 
     /** Whose work it has, for messages. */
@@ -888,10 +921,7 @@ final class NcclStream implements DeviceStream {
 
         @Override
         public boolean isSettled() {
-            if (!isMarked && !markEnd()) {
-                return false;
-            }
-            if (!isEndPassed()) {
+            if (!isOverOrLost()) {
                 return false;
             }
             while (!touchers.compareAndSet(0, GONE)) {
@@ -904,14 +934,23 @@ final class NcclStream implements DeviceStream {
             device.drop(NcclStream.this);
             device.events().giveBack(marker, false);
             device.events().giveBack(tail, false);
-            try {
-                if (!foreign) {
-                    CudaRuntime.destroyStream(address, "closing " + NcclStream.this);
-                }
-            } finally {
-                device.release();
+            if (!foreign) {
+                CudaRuntime.giveBack(
+                        () -> CudaRuntime.destroyStream(address, "closing " + NcclStream.this));
             }
+            device.release();
             return true;
+        }
+
+        private boolean isOverOrLost() {
+            try {
+                return (isMarked || markEnd()) && isEndPassed();
+            } catch (CollectiveException e) {
+                if (CudaRuntime.isLoss(e)) {
+                    return true;
+                }
+                throw e;
+            }
         }
 
         private boolean markEnd() {

@@ -151,12 +151,15 @@ final class Reaper {
         return any;
     }
 
-    /** What fails will not get better: it is reported and left. */
+    /** What fails will not get better: it is reported and left, and with the device all is lost. */
     static boolean free(Remains remains) {
         try {
             return remains.free();
         } catch (CollectiveException e) {
-            LOG.log(System.Logger.Level.ERROR, "lost " + remains, e);
+            LOG.log(
+                    CudaRuntime.isLoss(e) ? System.Logger.Level.DEBUG : System.Logger.Level.ERROR,
+                    "lost " + remains,
+                    e);
             return true;
         }
     }

@@ -13,6 +13,7 @@ import java.util.List;
 final class Staging {
     static final long SLOT_BYTES = 1 << 18;
     private static final int SLOTS_PER_BLOCK = 16;
+    private static final long BLOCK_BYTES = SLOTS_PER_BLOCK * SLOT_BYTES;
 
     /** A piece of pinned memory. */
     static final class Slot {
@@ -30,7 +31,7 @@ final class Staging {
         }
 
         private boolean isFree() {
-            return stream == null || stream.hasPassed(Math.min(ticket, stream.issued()));
+            return stream == null || stream.hasPassedOrIsLost(Math.min(ticket, stream.issued()));
         }
     }
 
@@ -45,7 +46,10 @@ final class Staging {
         this.device = device;
     }
 
-    /** Has slots for as many streams as will copy at a time, usually. */
+    /**
+     * Has slots for as many streams as will copy at a time, usually. Without memory for that there
+     * are none until a copy needs one.
+     */
     synchronized void prepare() {
         if (slots.isEmpty()) {
             grow();
@@ -68,16 +72,19 @@ final class Staging {
         if (found == null) {
             found = grow();
         }
+        if (found == null) {
+            throw device.outOfMemory("pinned memory for copies", BLOCK_BYTES);
+        }
         found.stream = stream;
         found.ticket = stream.issued() + 1;
         return found;
     }
 
+    /** Returns one of more slots, or null if there is no memory for them. */
     private Slot grow() {
-        long sizeBytes = SLOTS_PER_BLOCK * SLOT_BYTES;
-        PinnedMemory block = PinnedMemory.allocate(device, sizeBytes);
+        PinnedMemory block = PinnedMemory.allocate(device, BLOCK_BYTES);
         if (block == null) {
-            throw device.outOfMemory("pinned memory for copies", sizeBytes);
+            return null;
         }
         blocks.add(new Block(block));
         Slot first = new Slot(block.memory().asSlice(0, SLOT_BYTES));
