@@ -24,7 +24,8 @@ if ! command -v "${compiler%% *}" >/dev/null 2>&1; then
     exit 3
 fi
 
-here=$(cd "${0%/*}" && pwd)
+case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
+here=$(cd "$here" && pwd)
 flags="-std=c17 -O2 -g -Wall -Wextra -Werror -fPIC -pthread ${EMU_CFLAGS:-}"
 stamp="$compiler
 $flags
