@@ -43,6 +43,12 @@ final class Clique {
     /** For cells that NCCL writes; alive as long as this is reachable. */
     final Arena arena = Arena.ofAuto();
 
+    /** Held while a rank that has not been made is given up. */
+    final Object givingUp = new Object();
+
+    /** Whether one has been; guarded by {@link #givingUp}. */
+    boolean isGivenUp;
+
     /** By rank; null for ranks that live elsewhere. */
     private final Member[] members;
 
@@ -214,6 +220,13 @@ final class Clique {
         NativeThread.start("abort-" + name, () -> abort(Math.min(graceNanos, LONGEST_GRACE_NANOS)));
     }
 
+    /** Waits for an abort that has been requested, unless it takes so long that it is reported. */
+    boolean awaitAborted() {
+        return Waiting.untilUninterruptibly(
+                        this::isAborted, System.nanoTime(), ABORT_REPORTED.toNanos())
+                == Waiting.Outcome.OVER;
+    }
+
     private void abort(long graceNanos) {
         List<Member> local = local();
         long start = System.nanoTime();
@@ -351,9 +364,7 @@ final class Clique {
             abortRequested = true;
         }
         fail(first);
-        long start = System.nanoTime();
-        if (Waiting.untilUninterruptibly(this::isAborted, start, ABORT_REPORTED.toNanos())
-                == Waiting.Outcome.OUT_OF_TIME) {
+        if (!awaitAborted()) {
             first.addSuppressed(stillMoving(member));
         }
         return first;
@@ -374,8 +385,17 @@ final class Clique {
             member.leave();
         }
         long handle = member.takeHandle();
-        if (handle != 0) {
+        if (handle == 0) {
+            return;
+        }
+        try {
             NcclLibrary.commDestroy(handle, doing);
+        } catch (CollectiveException e) {
+            // Nothing has been freed, and NCCL may have left this thread inside a group, where the
+            // abort would only be recorded; to end a group that is none is harmless.
+            NcclLibrary.groupEnd();
+            abort(member, handle);
+            throw e;
         }
     }
 

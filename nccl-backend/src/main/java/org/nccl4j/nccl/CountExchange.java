@@ -23,15 +23,14 @@ final class CountExchange implements AutoCloseable {
     final class Slot {
         private final MemorySegment sent;
         private final MemorySegment received;
-        private final NcclEvent event;
+        private NcclEvent event;
 
         /** Whose it is, null if it is free. */
         private Result user;
 
-        private Slot(MemorySegment sent, MemorySegment received, NcclEvent event) {
+        private Slot(MemorySegment sent, MemorySegment received) {
             this.sent = sent;
             this.received = received;
-            this.event = event;
         }
 
         long sendAddress() {
@@ -96,19 +95,40 @@ final class CountExchange implements AutoCloseable {
         }
     }
 
-    CountExchange(Member member) {
+    private CountExchange(Member member, NcclStream stream, DeviceBuffer memory) {
         this.clique = member.clique;
         this.size = member.size;
-        this.stream = member.device.createStream();
-        long halfBytes = (long) size * Long.BYTES;
-        this.memory = member.device.allocateHost(2L * SLOTS * halfBytes);
+        this.stream = stream;
+        this.memory = memory;
         MemorySegment all = memory.hostSegment();
+        long halfBytes = (long) size * Long.BYTES;
         for (int i = 0; i < SLOTS; i++) {
             slots[i] =
                     new Slot(
                             all.asSlice(2L * i * halfBytes, halfBytes),
-                            all.asSlice((2L * i + 1) * halfBytes, halfBytes),
-                            member.device.createEvent());
+                            all.asSlice((2L * i + 1) * halfBytes, halfBytes));
+        }
+    }
+
+    /** For a rank, with all that it needs or an exception. */
+    static CountExchange open(Member member) {
+        NcclStream stream = member.device.createStream();
+        CountExchange exchange = null;
+        boolean complete = false;
+        try {
+            DeviceBuffer memory = member.device.allocateHost(2L * SLOTS * member.size * Long.BYTES);
+            exchange = new CountExchange(member, stream, memory);
+            for (Slot slot : exchange.slots) {
+                slot.event = member.device.createEvent();
+            }
+            complete = true;
+            return exchange;
+        } finally {
+            if (exchange != null && !complete) {
+                exchange.close();
+            } else if (!complete) {
+                stream.close();
+            }
         }
     }
 
@@ -134,7 +154,9 @@ final class CountExchange implements AutoCloseable {
     @Override
     public synchronized void close() {
         for (Slot slot : slots) {
-            slot.event.close();
+            if (slot.event != null) {
+                slot.event.close();
+            }
         }
         memory.close();
         stream.close();

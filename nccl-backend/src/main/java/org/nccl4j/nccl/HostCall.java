@@ -33,7 +33,10 @@ final class HostCall {
 
     private volatile boolean done;
 
-    /** When it came to the head of all queues; 0 before. */
+    /** Whether it has come to the head of all queues; guarded by the clique's monitor. */
+    private boolean begun;
+
+    /** Since when it has waited for other ranks; 0 while it does not. */
     private volatile long sinceNanos;
 
     private HostCall(
@@ -109,7 +112,7 @@ final class HostCall {
 
     /** Clique's monitor held. */
     private boolean beginIfFirst() {
-        if (sinceNanos != 0) {
+        if (begun) {
             return false;
         }
         for (Member member : members) {
@@ -117,6 +120,7 @@ final class HostCall {
                 return false;
             }
         }
+        begun = true;
         sinceNanos = System.nanoTime();
         return true;
     }
@@ -136,9 +140,7 @@ final class HostCall {
 
     private void run() {
         try {
-            if (clique.cause() != null) {
-                throw clique.cause();
-            }
+            requireSound();
             if (kind == OperationKind.SPLIT) {
                 split();
             } else {
@@ -220,36 +222,62 @@ final class HostCall {
     // ---- split
 
     private void split() {
+        awaitNoWork();
         List<MemorySegment> cells = new ArrayList<>();
         for (Member member : members) {
             member.enter();
             cells.add(clique.arena.allocate(ValueLayout.ADDRESS));
         }
         try {
-            if (clique.cause() != null) {
-                throw clique.cause();
-            }
+            requireSound();
             splitNatively(cells);
         } finally {
             members.forEach(Member::leave);
         }
-        for (int i = 0; i < members.size(); i++) {
-            children[i] = child(i, cells.get(i).get(ValueLayout.JAVA_LONG, 0));
+        if (clique.cause() != null) {
+            cells.forEach(HostCall::abortChild);
         }
-        CollectiveException cause = clique.cause();
-        if (cause != null) {
-            abortChildren();
-            throw cause;
+        requireSound();
+        for (int i = 0; i < members.size(); i++) {
+            children[i] = child(i, handle(cells.get(i)));
         }
         done = true;
     }
 
-    /** The parent has failed meanwhile, so that nobody gets them. */
-    private void abortChildren() {
-        for (NcclCommunicator child : children) {
-            if (child != null) {
-                child.giveUp(clique.cause());
-            }
+    /** NCCL may deadlock if a split comes while operations of the communicator are under way. */
+    private void awaitNoWork() {
+        if (members.stream().noneMatch(Member::hasWork)) {
+            return;
+        }
+        // They have deadlines of their own.
+        sinceNanos = 0;
+        Watchdog.SHARED.hurry();
+        try {
+            Waiting.untilUninterruptibly(
+                    () -> members.stream().noneMatch(Member::hasWork) || clique.cause() != null,
+                    System.nanoTime(),
+                    Long.MAX_VALUE);
+        } finally {
+            Watchdog.SHARED.calm();
+        }
+        sinceNanos = System.nanoTime();
+    }
+
+    private void requireSound() {
+        CollectiveException cause = clique.cause();
+        if (cause != null) {
+            throw cause;
+        }
+    }
+
+    private static long handle(MemorySegment cell) {
+        return cell.get(ValueLayout.JAVA_LONG, 0);
+    }
+
+    /** The parent has failed meanwhile, so that nobody gets it. */
+    private static void abortChild(MemorySegment cell) {
+        if (handle(cell) != 0) {
+            NcclLibrary.commAbort(handle(cell), "aborting a part of a communicator that failed");
         }
     }
 

@@ -33,6 +33,9 @@ final class Initialization {
     /** How long a caller whose time is over waits for what NCCL has begun to be given up. */
     private static final Duration GIVING_UP = Duration.ofMillis(500);
 
+    /** How soon NCCL comes back for a rank when another one of this process has been aborted. */
+    private static final Duration CONSEQUENCES = Duration.ofMillis(50);
+
     private Initialization() {}
 
     // ---- the user's calls
@@ -343,6 +346,20 @@ final class Initialization {
 
         /** Aborts what NCCL has made so far; it comes back from its wait then. */
         void giveUp() {
+            Clique clique = members.getFirst().clique;
+            // One rank after the other: when one is aborted, NCCL may come back with an error for
+            // the next, whose handle is dead from then on.
+            synchronized (clique.givingUp) {
+                if (clique.isGivenUp) {
+                    Waiting.untilUninterruptibly(
+                            this::isOver, System.nanoTime(), CONSEQUENCES.toNanos());
+                }
+                clique.isGivenUp = true;
+                abortHandles();
+            }
+        }
+
+        private void abortHandles() {
             List<Thread> aborting = new ArrayList<>();
             synchronized (this) {
                 abandoned = true;

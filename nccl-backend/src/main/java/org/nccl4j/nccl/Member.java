@@ -12,6 +12,7 @@ import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.NativeCallException;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
@@ -173,8 +174,7 @@ final class Member {
     }
 
     /**
-     * Waits until a call of a non-blocking communicator is done. A deadline makes the watchdog fail
-     * the communicator, which ends this as well.
+     * Waits until a call of a non-blocking communicator is done, or its handle has been taken away.
      *
      * @return the communicator's state
      */
@@ -185,12 +185,30 @@ final class Member {
     }
 
     /**
+     * As {@link #settle}, for a launch: until NCCL is done with it nothing may touch its streams,
+     * so that one that fails is over only when the communicator has been aborted.
+     */
+    int settleLaunch() {
+        try {
+            int state = settle();
+            if (clique.cause() == null) {
+                return state;
+            }
+        } catch (NativeCallException e) {
+            clique.fail(e);
+        }
+        clique.requestAbort(0);
+        clique.awaitAborted();
+        throw clique.cause().forThisThread();
+    }
+
+    /**
      * Gives it the memory and stream of its own, before its first operation: to get them later may
      * make the device wait for work that waits for other ranks.
      */
     void furnish() {
         scratch = device.allocate(SCRATCH_BYTES);
-        counts = new CountExchange(this);
+        counts = CountExchange.open(this);
     }
 
     long scratchAddress() {

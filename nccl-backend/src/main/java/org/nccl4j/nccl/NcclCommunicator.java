@@ -218,7 +218,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         call.stream.launchBegins();
         try {
             int code = call(call, send, recv);
-            return code == INVALID_ARGUMENT ? code : member.settle();
+            return code == INVALID_ARGUMENT ? code : member.settleLaunch();
         } finally {
             call.stream.launchEnds();
         }
@@ -229,7 +229,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         int last = code;
         if (last == NcclLibrary.IN_PROGRESS) {
             // NCCL_COMM_BLOCKING=0 makes communicators non-blocking that were not asked to be.
-            last = member.settle();
+            last = member.settleLaunch();
             if (last == NcclLibrary.SUCCESS) {
                 return;
             }
@@ -428,12 +428,6 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
                                     + " waiting",
                             false);
         }
-    }
-
-    /** Ends one that nobody will get. */
-    void giveUp(CollectiveException cause) {
-        clique.fail(cause);
-        clique.requestAbort(0);
     }
 
     @Override

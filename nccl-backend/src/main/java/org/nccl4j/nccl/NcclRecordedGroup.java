@@ -177,7 +177,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
 
     private void settle() {
         for (int i = 0; i < members.length; i++) {
-            int state = members[i].settle();
+            int state = members[i].settleLaunch();
             if (state != NcclLibrary.SUCCESS) {
                 throw NcclLibrary.failed("ncclGroupEnd", state, doing());
             }

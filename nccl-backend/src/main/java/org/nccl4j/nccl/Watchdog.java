@@ -155,6 +155,8 @@ final class Watchdog {
             member.watchedSinceNanos = now;
         } else if (now - member.watchedSinceNanos >= clique.timeoutNanos) {
             clique.fail(Wording.stuck(member, member.lastCall()));
+            // Whatever the configuration says: nothing else brings the caller back.
+            clique.requestAbort(0);
         }
         return entry >= 0 || first != null;
     }
