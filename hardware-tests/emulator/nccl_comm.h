@@ -46,6 +46,7 @@ struct ncclComm {
     _Atomic int state;      /* what ncclCommGetAsyncError answers */
     _Atomic int abort;      /* its kernels and waiting calls leave */
     _Atomic int cancelled;  /* revoked: its kernels leave, new ones are refused */
+    _Atomic int broken;     /* its device was lost under it: nothing of it runs any more, whatever becomes of the device */
     _Atomic int ended;      /* destroyed, aborted or failed: set by who frees it */
     _Atomic int finalized;
     _Atomic int users;      /* calls and background threads inside, which an abort waits for */

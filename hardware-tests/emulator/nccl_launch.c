@@ -69,7 +69,10 @@ static emu_progress task_progress(emu_task *task) {
     if (launch->over) {
         return EMU_DONE;
     }
-    if (atomic_load(&comm->abort) || atomic_load(&comm->cancelled) || emu_device_fault(comm->device) != 0) {
+    if (emu_device_fault(comm->device) != 0) {
+        atomic_store(&comm->broken, 1);
+    }
+    if (atomic_load(&comm->abort) || atomic_load(&comm->cancelled) || atomic_load(&comm->broken)) {
         launch->abandoned = true;
         finish(launch);
         return EMU_DONE;
