@@ -305,7 +305,7 @@ API int cudaGetDeviceProperties(void *properties, int device) {
     size_t memory = emu_configured()->device_memory;
     memcpy(at + 288, &memory, sizeof memory);
     int warp = 32, processors = MULTIPROCESSORS, bus = pci_bus(device);
-    memcpy(at + (EMU_CUDART_VERSION >= 13000 ? 308 : 308), &warp, sizeof warp);
+    memcpy(at + 308, &warp, sizeof warp);
     memcpy(at + 360, &emu_configured()->capability_major, sizeof(int));
     memcpy(at + 364, &emu_configured()->capability_minor, sizeof(int));
     memcpy(at + (EMU_CUDART_VERSION >= 13000 ? 384 : 388), &processors, sizeof processors);

@@ -268,6 +268,9 @@ int emu_capture_record(emu_stream *stream, emu_event *event) {
 
 int emu_capture_await(emu_stream *stream, emu_event *event, bool *captured) {
     int code = 0;
+    pthread_mutex_lock(&event->lock);
+    bool recorded = event->mark != NULL;
+    pthread_mutex_unlock(&event->lock);
     pthread_mutex_lock(&lock);
     emu_capture *own = atomic_load(&stream->capture);
     uint64_t id = atomic_load(&event->captured_in);
@@ -276,7 +279,7 @@ int emu_capture_await(emu_stream *stream, emu_event *event, bool *captured) {
         /* Work outside of the capture cannot be waited for inside; an event without any can. */
         if (own->spoilt) {
             code = CUDA_CAPTURE_INVALIDATED;
-        } else if (event->mark != NULL) {
+        } else if (recorded) {
             own->spoilt = true;
             code = CUDA_CAPTURE_ISOLATION;
         }
