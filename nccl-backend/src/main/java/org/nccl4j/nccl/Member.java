@@ -179,6 +179,10 @@ final class Member {
      * @return the communicator's state
      */
     int settle() {
+        int state = asyncState();
+        if (state != NcclLibrary.IN_PROGRESS) {
+            return state;
+        }
         Waiting.untilUninterruptibly(
                 () -> asyncState() != NcclLibrary.IN_PROGRESS, System.nanoTime(), Long.MAX_VALUE);
         return asyncState();
