@@ -13,14 +13,18 @@ final class CudaErrors {
     /** After these a context answers nothing else any more. */
     private static final Set<Integer> STICKY =
             Set.of(
-                    214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 722,
-                    999);
+                    214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 722);
 
     private CudaErrors() {}
 
     /** Whether the context is lost for the life of the process. */
     static boolean isSticky(int code) {
         return STICKY.contains(code);
+    }
+
+    /** Whether nothing runs any more: the context is lost, or the process is ending. */
+    static boolean isLoss(int code) {
+        return isSticky(code) || code == 4;
     }
 
     /** Why a machine has no devices, with the remedy, in one line. */
@@ -62,7 +66,7 @@ final class CudaErrors {
     }
 
     static Recovery recovery(int code) {
-        if (isSticky(code) || code == 4) {
+        if (isLoss(code) || code == 999) {
             return Recovery.RESTART_PROCESS;
         }
         return switch (code) {
@@ -92,6 +96,9 @@ final class CudaErrors {
                     "a stream, event or graph is not valid here: closed by its owner, or of"
                             + " another device";
             case 712, 713 -> "host memory is registered with CUDA already, or is not";
+            case 999 ->
+                    "CUDA does not know why; look at dmesg for messages of the driver (Xid), and"
+                            + " restart the process if it happens again";
             case 801 -> "the device or driver does not support this";
             case 900, 901, 902, 903, 904, 905, 906, 907, 908 ->
                     "a stream is being captured into a graph, and this call is not allowed then";

@@ -70,9 +70,9 @@ final class CudaRuntime {
         return CudaErrors.exception(function, code, errorName(code), errorText(code), doing);
     }
 
-    /** Whether a failure says that the context is lost: nothing runs there any more. */
+    /** Whether a failure says that nothing runs any more. */
     static boolean isLoss(CollectiveException failure) {
-        return failure.recovery() == CollectiveException.Recovery.RESTART_PROCESS;
+        return failure instanceof NativeCallException call && CudaErrors.isLoss(call.code());
     }
 
     /**

@@ -222,9 +222,7 @@ final class NcclSetup {
     /** An obstacle in one line, with the remedy. */
     static String reason(String library, Throwable cause) {
         return switch (cause) {
-            // Its last line is the remedy; between them is what was tried.
-            case LibraryNotLoadedException e ->
-                    e.summary() + "; " + e.getMessage().lines().toList().getLast().strip();
+            case LibraryNotLoadedException e -> summaryAndRemedy(e);
             case CollectiveException e -> oneLine(e.getMessage());
             case IllegalCallerException e ->
                     library
@@ -234,6 +232,12 @@ final class NcclSetup {
                             + callers();
             default -> library + " cannot be used: " + oneLine(cause.toString());
         };
+    }
+
+    /** Between them is what was tried. */
+    private static String summaryAndRemedy(LibraryNotLoadedException cause) {
+        String remedy = cause.getMessage().lines().toList().getLast().strip();
+        return remedy.equals(cause.summary()) ? remedy : cause.summary() + "; " + remedy;
     }
 
     private static String oneLine(String text) {
