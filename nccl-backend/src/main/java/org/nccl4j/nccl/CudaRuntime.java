@@ -320,26 +320,38 @@ final class CudaRuntime {
             MemorySegment cell = arena.allocate(ADDRESS);
             check("cudaMemPoolCreate", MemoryPools.cudaMemPoolCreate(cell, properties), doing);
             MemorySegment pool = cell.get(ADDRESS, 0);
-            MemorySegment threshold = arena.allocateFrom(JAVA_LONG, Long.MAX_VALUE);
-            check(
-                    "cudaMemPoolSetAttribute",
-                    MemoryPools.cudaMemPoolSetAttribute(
-                            pool, MemoryPools.RELEASE_THRESHOLD, threshold),
-                    doing);
-            if (peers.length > 0) {
-                MemorySegment access = arena.allocate(MemoryPools.ACCESS_DESCRIPTION, peers.length);
-                for (int i = 0; i < peers.length; i++) {
-                    access.setAtIndex(JAVA_INT, 3L * i, MemoryPools.LOCATION_DEVICE);
-                    access.setAtIndex(JAVA_INT, 3L * i + 1, peers[i]);
-                    access.setAtIndex(JAVA_INT, 3L * i + 2, MemoryPools.ACCESS_READ_WRITE);
+            boolean furnished = false;
+            try {
+                furnishPool(arena, pool, peers, doing);
+                furnished = true;
+            } finally {
+                if (!furnished) {
+                    giveBack(() -> destroyPool(pool.address(), doing));
                 }
-                check(
-                        "cudaMemPoolSetAccess",
-                        MemoryPools.cudaMemPoolSetAccess(pool, access, peers.length),
-                        doing);
             }
             return pool.address();
         }
+    }
+
+    private static void furnishPool(Arena arena, MemorySegment pool, int[] peers, String doing) {
+        MemorySegment threshold = arena.allocateFrom(JAVA_LONG, Long.MAX_VALUE);
+        check(
+                "cudaMemPoolSetAttribute",
+                MemoryPools.cudaMemPoolSetAttribute(pool, MemoryPools.RELEASE_THRESHOLD, threshold),
+                doing);
+        if (peers.length == 0) {
+            return;
+        }
+        MemorySegment access = arena.allocate(MemoryPools.ACCESS_DESCRIPTION, peers.length);
+        for (int i = 0; i < peers.length; i++) {
+            access.setAtIndex(JAVA_INT, 3L * i, MemoryPools.LOCATION_DEVICE);
+            access.setAtIndex(JAVA_INT, 3L * i + 1, peers[i]);
+            access.setAtIndex(JAVA_INT, 3L * i + 2, MemoryPools.ACCESS_READ_WRITE);
+        }
+        check(
+                "cudaMemPoolSetAccess",
+                MemoryPools.cudaMemPoolSetAccess(pool, access, peers.length),
+                doing);
     }
 
     /** What a pool holds and nobody uses. */

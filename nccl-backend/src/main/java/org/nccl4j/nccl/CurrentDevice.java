@@ -1,5 +1,7 @@
 package org.nccl4j.nccl;
 
+import org.nccl4j.collectives.CollectiveException;
+
 /**
  * The CUDA device that calls of this thread act on. Native code keeps it per thread, so between
  * entering and leaving the thread must be a platform thread.
@@ -7,6 +9,8 @@ package org.nccl4j.nccl;
  * <p>Thread safety: all methods may be called from any platform thread.
  */
 final class CurrentDevice {
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
+
     private CurrentDevice() {}
 
     /**
@@ -25,8 +29,30 @@ final class CurrentDevice {
         return previous;
     }
 
-    /** Makes the device current again that was so before {@link #enter}. */
+    /**
+     * Makes the device current again that was so before {@link #enter}. Throws nothing: what was
+     * done in between has been done.
+     */
     static void leave(int previous) {
+        try {
+            restore(previous);
+        } catch (CollectiveException first) {
+            try {
+                restore(previous);
+            } catch (CollectiveException e) {
+                LOG.log(
+                        System.Logger.Level.ERROR,
+                        "the current device of thread '"
+                                + Thread.currentThread().getName()
+                                + "' was "
+                                + previous
+                                + " and cannot be made current again",
+                        e);
+            }
+        }
+    }
+
+    private static void restore(int previous) {
         if (CudaRuntime.currentDevice() != previous) {
             CudaRuntime.setDevice(previous);
         }

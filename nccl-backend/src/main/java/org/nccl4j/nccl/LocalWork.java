@@ -144,10 +144,14 @@ final class LocalWork {
             DeviceBuffer destination,
             byte value,
             String doing) {
+        EventPool here = stream.device().events();
+        EventPool there = device.events();
         device.retain();
-        long before = stream.device().events().take(false);
-        long after = device.events().take(false);
+        long before = 0;
+        long after = 0;
         try {
+            before = here.take(false);
+            after = there.take(false);
             long side = device.sideStream();
             stream.recordRaw(before, doing);
             CudaRuntime.streamWaitEvent(side, before, doing);
@@ -156,8 +160,12 @@ final class LocalWork {
             CudaRuntime.recordEvent(after, side, doing);
             stream.waitRaw(after);
         } finally {
-            stream.device().events().giveBack(before, false);
-            device.events().giveBack(after, false);
+            if (before != 0) {
+                here.giveBack(before, false);
+            }
+            if (after != 0) {
+                there.giveBack(after, false);
+            }
             device.release();
         }
     }

@@ -335,10 +335,11 @@ final class NcclDevice implements Device {
 
     private DeviceBuffer allocateFromPool(long sizeBytes, String doing) {
         retain();
-        DeviceBuffer buffer = null;
+        long address = 0;
+        boolean usable = false;
         try {
             long stream = memoryStream();
-            long address = allocateFromPool(sizeBytes, stream, doing);
+            address = allocateFromPool(sizeBytes, stream, doing);
             if (address == 0) {
                 throw outOfMemory("device memory", sizeBytes);
             }
@@ -347,13 +348,17 @@ final class NcclDevice implements Device {
                     () -> CudaRuntime.streamQuery(stream, doing),
                     System.nanoTime(),
                     Long.MAX_VALUE);
-            buffer = NcclMemory.pooled(this, address, sizeBytes, null);
+            usable = true;
         } finally {
-            if (buffer == null) {
+            if (!usable) {
+                long unused = address;
+                if (unused != 0) {
+                    CudaRuntime.giveBack(() -> freeToPool(unused, doing));
+                }
                 release();
             }
         }
-        return buffer;
+        return NcclMemory.pooled(this, address, sizeBytes, null);
     }
 
     private DeviceBuffer allocateDirectly(long sizeBytes, String doing) {

@@ -4,6 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.spi.BufferOwner;
 
@@ -37,6 +38,7 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
         }
     }
 
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
     private static final Use[] NONE = {};
 
     private final Kind kind;
@@ -169,11 +171,17 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
 
     /** If it can be freed in the order of a stream, without waiting. */
     private boolean freeAtOnce() {
-        if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
-            device.release();
-            return true;
+        try {
+            if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
+                device.release();
+                return true;
+            }
+            return isPassed() && Reaper.free(this);
+        } catch (CollectiveException e) {
+            // Who closes a buffer cannot help it; the reaper looks again.
+            LOG.log(System.Logger.Level.DEBUG, "cannot free " + this + " at once", e);
+            return false;
         }
-        return isPassed() && Reaper.free(this);
     }
 
     /** Whether the order of the stream where it was allocated is the order of all its uses. */

@@ -31,16 +31,29 @@ final class Poller {
         boolean isSettled();
     }
 
+    /** So often something may fail before it is given up. */
+    private static final int MOST_FAILURES = 100;
+
+    /** A matter, and how often looking at it has failed; only its thread counts. */
+    private static final class Entry {
+        final Matter matter;
+        int failures;
+
+        Entry(Matter matter) {
+            this.matter = matter;
+        }
+    }
+
     // ---- guarded by this
 
-    private final List<Matter> matters = new ArrayList<>();
+    private final List<Entry> entries = new ArrayList<>();
     private Thread thread;
     private long added;
 
     private Poller() {}
 
     synchronized void add(Matter matter) {
-        matters.add(matter);
+        entries.add(new Entry(matter));
         added++;
         if (thread == null) {
             thread = NativeThread.start("poller", this::run);
@@ -61,19 +74,19 @@ final class Poller {
         long pauseNanos = SHORTEST_PAUSE_NANOS;
         long seen = 0;
         while (true) {
-            List<Matter> now;
+            List<Entry> now;
             boolean isNew;
             synchronized (this) {
-                now = List.copyOf(matters);
+                now = List.copyOf(entries);
                 isNew = added != seen;
                 seen = added;
             }
             boolean progressed = false;
-            for (Matter matter : now) {
-                if (isSettled(matter)) {
+            for (Entry entry : now) {
+                if (isSettled(entry)) {
                     progressed = true;
                     synchronized (this) {
-                        matters.remove(matter);
+                        entries.remove(entry);
                     }
                 }
             }
@@ -91,11 +104,11 @@ final class Poller {
     private boolean linger(long pauseNanos, long seen) {
         boolean empty;
         synchronized (this) {
-            empty = matters.isEmpty();
+            empty = entries.isEmpty();
         }
         LockSupport.parkNanos(this, empty ? LINGER_NANOS : pauseNanos);
         synchronized (this) {
-            if (empty && added == seen && matters.isEmpty()) {
+            if (empty && added == seen && entries.isEmpty()) {
                 thread = null;
                 return false;
             }
@@ -103,13 +116,20 @@ final class Poller {
         return true;
     }
 
-    /** What fails will not get better: it is reported and left. */
-    private static boolean isSettled(Matter matter) {
+    /** What fails once may go well the next time. */
+    private static boolean isSettled(Entry entry) {
         try {
-            return matter.isSettled();
+            return entry.matter.isSettled();
         } catch (RuntimeException | Error e) {
-            LOG.log(System.Logger.Level.ERROR, "gave up on " + matter, e);
-            return true;
+            entry.failures++;
+            boolean over = entry.failures >= MOST_FAILURES;
+            if (over || entry.failures == 1) {
+                LOG.log(
+                        System.Logger.Level.ERROR,
+                        (over ? "gave up on " : "will look again at ") + entry.matter,
+                        e);
+            }
+            return over;
         }
     }
 }

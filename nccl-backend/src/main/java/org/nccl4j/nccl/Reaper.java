@@ -78,6 +78,7 @@ final class Reaper {
     private void run() {
         long pauseNanos = SHORTEST_PAUSE_NANOS;
         long quietSince = -1;
+        int failures = 0;
         while (true) {
             try {
                 long quiet = device.quiet();
@@ -87,9 +88,14 @@ final class Reaper {
                                 ? SHORTEST_PAUSE_NANOS
                                 : Math.min(LONGEST_PAUSE_NANOS, pauseNanos * 3 / 2);
                 quietSince = quiet;
+                failures = 0;
             } catch (RuntimeException | Error e) {
                 // There is another look, or memory would never be freed.
-                LOG.log(System.Logger.Level.ERROR, this + ": cannot look; looks again", e);
+                LOG.log(
+                        failures == 0 ? System.Logger.Level.ERROR : System.Logger.Level.DEBUG,
+                        this + ": cannot look; looks again",
+                        e);
+                failures++;
                 pauseNanos = LONGEST_PAUSE_NANOS;
             }
             boolean empty = isEmpty();
