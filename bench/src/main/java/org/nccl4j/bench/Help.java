@@ -102,7 +102,7 @@ final class Help {
                     one; -t, -g, -n or -m below 1; -a above 3; -u below 0; numbers beyond 32 bits.
                   An option without effect on the CPU is accepted, and standard error says so: -y, -R,
                     -x, -D, -V and, where nothing captures, -G. On NCCL they act as in nccl-tests; what
-                    this version cannot do there (-D, -R 2, see bench info for more) ends with 5.
+                    this version cannot do there is refused and ends with 5.
                   Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
                   Before the first row of each type and reduction, rows that nobody sees run until
