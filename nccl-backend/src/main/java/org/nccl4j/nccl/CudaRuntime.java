@@ -45,6 +45,9 @@ final class CudaRuntime {
 
     private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
 
+    private static final ThreadLocal<MemorySegment> OWN_CELL =
+            ThreadLocal.withInitial(() -> Arena.ofAuto().allocate(JAVA_LONG));
+
     private CudaRuntime() {}
 
     /** Directions of a copy, numbered as cudaMemcpyKind. */
@@ -159,13 +162,19 @@ final class CudaRuntime {
         return code / 1000 + "." + code % 1000 / 10;
     }
 
+    /**
+     * A cell of eight bytes of the calling thread, for what is asked often: to be read before
+     * anything else is called.
+     */
+    static MemorySegment ownCell() {
+        return OWN_CELL.get();
+    }
+
     /** The current device of this OS thread. */
     static int currentDevice() {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment cell = arena.allocate(JAVA_INT);
-            check("cudaGetDevice", CudaRt.cudaGetDevice(cell), "asking for the current device");
-            return cell.get(JAVA_INT, 0);
-        }
+        MemorySegment cell = ownCell();
+        check("cudaGetDevice", CudaRt.cudaGetDevice(cell), "asking for the current device");
+        return cell.get(JAVA_INT, 0);
     }
 
     static void setDevice(int device) {

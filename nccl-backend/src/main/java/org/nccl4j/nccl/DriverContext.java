@@ -32,6 +32,9 @@ final class DriverContext {
                     "cuDevicePrimaryCtxRelease_v2",
                     "cuStreamGetCtx");
 
+    /** The context that was found to be a primary one last, to be spared another look. */
+    private static volatile long lastPrimary;
+
     private DriverContext() {}
 
     private static final class Driver {
@@ -80,29 +83,34 @@ final class DriverContext {
         if (!isKnown()) {
             return;
         }
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment cell = arena.allocate(ADDRESS);
-            MemorySegment device = arena.allocate(JAVA_INT);
-            if (CudaDriver.cuCtxGetCurrent(cell) != 0) {
-                return;
-            }
-            long context = cell.get(ADDRESS, 0).address();
-            if (context == 0 || CudaDriver.cuCtxGetDevice(device) != 0) {
-                return;
-            }
-            int ordinal = device.get(JAVA_INT, 0);
-            if (context != primary(ordinal)) {
-                throw new InvalidArgumentException(
-                        "the current CUDA context of this thread, 0x"
-                                + Long.toHexString(context)
-                                + ", is not the primary context of device "
-                                + ordinal
-                                + ", so NCCL could not share memory and streams with it; make the"
-                                + " primary one current (cuDevicePrimaryCtxRetain and"
-                                + " cuCtxSetCurrent), or call from another thread; nothing has"
-                                + " changed");
-            }
+        MemorySegment cell = CudaRuntime.ownCell();
+        if (CudaDriver.cuCtxGetCurrent(cell) != 0) {
+            return;
         }
+        long context = cell.get(ADDRESS, 0).address();
+        if (context != 0 && context != lastPrimary) {
+            refuseIfForeign(context);
+        }
+    }
+
+    private static void refuseIfForeign(long context) {
+        MemorySegment cell = CudaRuntime.ownCell();
+        if (CudaDriver.cuCtxGetDevice(cell) != 0) {
+            return;
+        }
+        int ordinal = cell.get(JAVA_INT, 0);
+        if (context != primary(ordinal)) {
+            throw new InvalidArgumentException(
+                    "the current CUDA context of this thread, 0x"
+                            + Long.toHexString(context)
+                            + ", is not the primary context of device "
+                            + ordinal
+                            + ", so NCCL could not share memory and streams with it; make the"
+                            + " primary one current (cuDevicePrimaryCtxRetain and"
+                            + " cuCtxSetCurrent), or call from another thread; nothing has"
+                            + " changed");
+        }
+        lastPrimary = context;
     }
 
     /** The primary context of a device, 0 if it has none yet; makes none. */
