@@ -3,17 +3,18 @@ package org.nccl4j.cpu;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Arrays;
 
 /**
  * One direction between two participants of one address space. The sender posts a range, which
  * costs no copy; the receiver reads straight from it and acknowledges; until then the sender must
- * not change the range. At most {@value #DEPTH} ranges are unacknowledged.
+ * not change the range. So many ranges as the edge is deep may be unacknowledged.
  *
  * <p>Thread safety: one sender and one receiver at a time, on any threads. What the sender wrote
  * before posting is visible to the receiver, and the receiver's reads are over when the sender sees
  * the acknowledgement.
  */
-final class Edge {
+final class Edge implements Transport.Outgoing, Transport.Incoming {
     /** Two: while the receiver reads one range the sender prepares the next. */
     static final int DEPTH = 2;
 
@@ -30,9 +31,9 @@ final class Edge {
         }
     }
 
-    private final MemorySegment[] segments = new MemorySegment[DEPTH];
-    private final long[] offsets = new long[DEPTH];
-    private final long[] lengths = new long[DEPTH];
+    private final MemorySegment[] segments;
+    private final long[] offsets;
+    private final long[] lengths;
 
     /** Ranges posted; written by the sender. */
     private long posted;
@@ -40,12 +41,36 @@ final class Edge {
     /** Ranges acknowledged; written by the receiver. */
     private long taken;
 
+    /** An edge of the depth that does for what is sent and received in turn. */
+    Edge() {
+        this(DEPTH);
+    }
+
+    /**
+     * An edge.
+     *
+     * @param depth how many ranges may be unacknowledged; a power of two
+     */
+    Edge(int depth) {
+        segments = new MemorySegment[depth];
+        offsets = new long[depth];
+        lengths = new long[depth];
+    }
+
+    /** How many ranges may be unacknowledged. */
+    int depth() {
+        return segments.length;
+    }
+
+    private int slot(long number) {
+        return (int) number & segments.length - 1;
+    }
+
     /** Forgets everything; for one thread while nobody else uses the edge. */
     void reset() {
         posted = 0;
         taken = 0;
-        segments[0] = null;
-        segments[1] = null;
+        Arrays.fill(segments, null);
     }
 
     /**
@@ -56,14 +81,25 @@ final class Edge {
         return posted - (long) TAKEN.getAcquire(this) < DEPTH;
     }
 
+    @Override
+    public boolean hasRoom(int ranges) {
+        return posted + ranges - released() <= segments.length;
+    }
+
+    @Override
+    public long released() {
+        return (long) TAKEN.getAcquire(this);
+    }
+
     /** Sender: whether every range has been acknowledged. */
     boolean isDrained() {
         return posted == (long) TAKEN.getAcquire(this);
     }
 
     /** Sender: posts a range; only if there {@link #hasRoom}. */
-    void post(MemorySegment segment, long offsetBytes, long sizeBytes) {
-        int slot = (int) (posted % DEPTH);
+    @Override
+    public void post(MemorySegment segment, long offsetBytes, long sizeBytes) {
+        int slot = slot(posted);
         segments[slot] = segment;
         offsets[slot] = offsetBytes;
         lengths[slot] = sizeBytes;
@@ -71,27 +107,32 @@ final class Edge {
     }
 
     /** Receiver: whether a range is there to be read. */
-    boolean hasMessage() {
+    @Override
+    public boolean hasMessage() {
         return (long) POSTED.getAcquire(this) > taken;
     }
 
     /** Receiver: the memory of the oldest unacknowledged range. */
-    MemorySegment segment() {
-        return segments[(int) (taken % DEPTH)];
+    @Override
+    public MemorySegment segment() {
+        return segments[slot(taken)];
     }
 
     /** Receiver: where that range starts. */
-    long offsetBytes() {
-        return offsets[(int) (taken % DEPTH)];
+    @Override
+    public long offsetBytes() {
+        return offsets[slot(taken)];
     }
 
     /** Receiver: how long that range is. */
-    long sizeBytes() {
-        return lengths[(int) (taken % DEPTH)];
+    @Override
+    public long sizeBytes() {
+        return lengths[slot(taken)];
     }
 
     /** Receiver: gives the oldest range back to the sender. */
-    void acknowledge() {
+    @Override
+    public void acknowledge() {
         TAKEN.setRelease(this, taken + 1);
     }
 }
