@@ -1128,6 +1128,7 @@ static int child_main(const char *role, const char *id_text, int rank) {
     }
     if (strcmp(role, "refuse") == 0) {
         EQUAL(ncclInvalidUsage, ncclCommInitRank(&p.comm, 2, id, rank));
+        clear_out(&p);
         return failures != 0;
     }
     OK(ncclCommInitRank(&p.comm, 2, id, rank));
