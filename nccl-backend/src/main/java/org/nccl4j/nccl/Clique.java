@@ -64,6 +64,16 @@ final class Clique {
     /** Splits that ranks have called, by number: colors by rank, and the parts by color. */
     private final Map<Long, Parts> splits = new HashMap<>(0);
 
+    private volatile Refusal refusal;
+
+    /**
+     * A rank of this process that will not be made.
+     *
+     * @param rank the rank
+     * @param cause why
+     */
+    record Refusal(int rank, RuntimeException cause) {}
+
     /** What a split has become so far. */
     private static final class Parts {
         private final Map<Integer, Integer> localRanksByColor = new HashMap<>();
@@ -97,6 +107,17 @@ final class Clique {
     /** How many ranks of this process it has once all have come. */
     synchronized void expect(int localRanks) {
         this.localRanks = localRanks;
+    }
+
+    /** Lets ranks that are being made know that one will not come; the first one counts. */
+    synchronized void refuse(Refusal refused) {
+        if (refusal == null) {
+            refusal = refused;
+        }
+    }
+
+    Refusal refusal() {
+        return refusal;
     }
 
     /** The ranks of this process, in order. */

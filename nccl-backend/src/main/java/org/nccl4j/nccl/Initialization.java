@@ -12,6 +12,7 @@ import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.RankInfo;
 import org.nccl4j.collectives.Rendezvous;
 import org.nccl4j.collectives.UniqueId;
@@ -180,24 +181,47 @@ final class Initialization {
         if (outcome == Waiting.Outcome.OVER && attempt.failure() == null) {
             return;
         }
+        RuntimeException failure =
+                switch (outcome) {
+                    case OVER -> failure(members, attempt);
+                    case INTERRUPTED ->
+                            new WaitInterruptedException(
+                                    where(members)
+                                            + "interrupted while NCCL was connecting; "
+                                            + again(members));
+                    case OUT_OF_TIME ->
+                            new CollectiveTimeoutException(
+                                    where(members)
+                                            + missing(members)
+                                            + " within "
+                                            + Durations.text(clique.operationTimeout)
+                                            + "; "
+                                            + again(members),
+                                    false);
+                };
+        // Ranks of this process that wait for these wait in vain.
+        clique.refuse(new Clique.Refusal(members.getFirst().rank, failure));
         attempt.giveUp();
-        switch (outcome) {
-            case OVER -> throw attempt.failure();
-            case INTERRUPTED ->
-                    throw new WaitInterruptedException(
-                            where(members)
-                                    + "interrupted while NCCL was connecting; "
-                                    + again(members));
-            case OUT_OF_TIME ->
-                    throw new CollectiveTimeoutException(
-                            where(members)
-                                    + missing(members)
-                                    + " within "
-                                    + Durations.text(clique.operationTimeout)
-                                    + "; "
-                                    + again(members),
-                            false);
+        throw failure;
+    }
+
+    /** What came of it: NCCL's refusal of these ranks, or that another one has given up. */
+    private static RuntimeException failure(List<Member> members, Attempt attempt) {
+        Clique.Refusal earlier = members.getFirst().clique.refusal();
+        RuntimeException own = attempt.failure();
+        if (earlier == null) {
+            return own;
         }
+        String text =
+                where(members)
+                        + "rank "
+                        + earlier.rank()
+                        + " has given up: "
+                        + earlier.cause().getMessage();
+        return earlier.cause() instanceof CollectiveTimeoutException
+                ? new CollectiveTimeoutException(text, false)
+                : new RankFailedException(
+                        earlier.rank(), text, own == null ? earlier.cause() : own);
     }
 
     private static String again(List<Member> members) {
@@ -246,6 +270,10 @@ final class Initialization {
 
         boolean isOver() {
             return over;
+        }
+
+        boolean isMade() {
+            return over && failure == null;
         }
 
         RuntimeException failure() {
@@ -359,20 +387,20 @@ final class Initialization {
             }
         }
 
+        /** One after the other, for the same reason. */
         private void abortHandles() {
             List<Thread> aborting = new ArrayList<>();
-            synchronized (this) {
-                abandoned = true;
-                for (Member member : members) {
-                    long taken = member.takeHandle();
-                    long handle = taken != 0 ? taken : handle(member);
-                    member.communicatorCell.set(ValueLayout.JAVA_LONG, 0, 0);
-                    if (handle != 0) {
-                        aborting.add(
-                                NativeThread.start(
-                                        "abort-" + member.clique.name + "-" + member.rank,
-                                        () -> abort(member, handle)));
-                    }
+            for (Member member : members) {
+                if (!aborting.isEmpty()) {
+                    Waiting.untilUninterruptibly(
+                            this::isOver, System.nanoTime(), CONSEQUENCES.toNanos());
+                }
+                long handle = takeBack(member);
+                if (handle != 0) {
+                    aborting.add(
+                            NativeThread.start(
+                                    "abort-" + member.clique.name + "-" + member.rank,
+                                    () -> abort(member, handle)));
                 }
             }
             long start = System.nanoTime();
@@ -391,6 +419,15 @@ final class Initialization {
                                 + " from making it, though it was aborted; a thread of it stays"
                                 + " behind");
             }
+        }
+
+        /** The handle that is to be aborted; 0 if NCCL has made none, or ended it. */
+        private synchronized long takeBack(Member member) {
+            abandoned = true;
+            long taken = member.takeHandle();
+            long handle = taken != 0 ? taken : handle(member);
+            member.communicatorCell.set(ValueLayout.JAVA_LONG, 0, 0);
+            return handle;
         }
 
         private void abort(Member member, long handle) {

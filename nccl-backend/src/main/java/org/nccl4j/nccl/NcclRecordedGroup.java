@@ -83,10 +83,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
                 launch();
             }
         } catch (CollectiveException e) {
-            for (int i = 0; i < members.length; i++) {
-                members[i].clique.fail(e);
-            }
-            throw e;
+            throw failed(e);
         } finally {
             for (int i = 0; i < members.length; i++) {
                 members[i].leave();
@@ -98,6 +95,21 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
                 calls[i].recordFlight();
             }
         }
+    }
+
+    /** Fails all communicators; if one had failed before, that is what made NCCL come back. */
+    private CollectiveException failed(CollectiveException failure) {
+        CollectiveException thrown = failure;
+        for (int i = members.length - 1; i >= 0; i--) {
+            CollectiveException earlier = members[i].clique.cause();
+            if (earlier != null) {
+                thrown = earlier.forThisThread();
+            }
+        }
+        for (int i = 0; i < members.length; i++) {
+            members[i].clique.fail(failure);
+        }
+        return thrown;
     }
 
     private void enter() {
