@@ -177,8 +177,12 @@ final class Initialization {
         NativeConfig.warnOfIgnored(members.getFirst().config);
         Attempt attempt = new Attempt(members, id);
         NativeThread.start("init-" + clique.name, attempt);
-        Waiting.Outcome outcome = Waiting.until(attempt::isOver, startNanos, clique.timeoutNanos);
-        if (outcome == Waiting.Outcome.OVER && attempt.failure() == null) {
+        Waiting.Outcome outcome =
+                Waiting.until(
+                        () -> attempt.isOver() || clique.refusal() != null,
+                        startNanos,
+                        clique.timeoutNanos);
+        if (outcome == Waiting.Outcome.OVER && attempt.isMade()) {
             return;
         }
         RuntimeException failure =
