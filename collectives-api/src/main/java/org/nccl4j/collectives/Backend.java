@@ -181,6 +181,32 @@ public interface Backend {
     Graph capture(List<DeviceStream> streams, Runnable body);
 
     /**
+     * Shows an algorithm: who sends what to whom in which step. Runs nothing.
+     *
+     * @param operation such as {@code "all-reduce"}
+     * @param algorithm one of the backend's names; empty for the first that it has
+     * @param ranks the number of ranks
+     * @param type element type
+     * @param sizeBytes of the full buffer: n blocks where each rank has a block of its own
+     * @return the picture in words and as SVG
+     * @throws InvalidArgumentException with the names there are, if one is not known
+     * @throws UnsupportedException if the backend does not know what it will do, which is the
+     *     default
+     */
+    default Explanation explain(
+            String operation,
+            Optional<String> algorithm,
+            int ranks,
+            DataType type,
+            long sizeBytes) {
+        throw new UnsupportedException(
+                "backend '"
+                        + name()
+                        + "' does not show its algorithms; those of the CPU backend are shown by"
+                        + " Backends.named(\"cpu\").explain(...)");
+    }
+
+    /**
      * Waits until streams are done, under one deadline.
      *
      * @param streams any streams of this backend

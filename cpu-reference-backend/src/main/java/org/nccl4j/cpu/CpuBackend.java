@@ -15,6 +15,7 @@ import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Explanation;
 import org.nccl4j.collectives.Graph;
 import org.nccl4j.collectives.Group;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -27,6 +28,10 @@ import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Roster;
+import org.nccl4j.cpu.schedule.Collective;
+import org.nccl4j.cpu.schedule.Schedule;
+import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
+import org.nccl4j.cpu.schedule.SchedulePicture;
 
 /**
  * The contract in pure Java: ranks of this process, on virtual devices.
@@ -46,17 +51,21 @@ public final class CpuBackend implements Backend {
 
     private static final SecureRandom RANDOM = new SecureRandom();
 
-    private final Engine engine;
+    private final EngineSetting setting;
     private final CpuDevices devices;
     private final Scheduler scheduler;
 
     /** For {@link java.util.ServiceLoader}; programs use {@code Backends}. */
     public CpuBackend() {
-        this(new ReferenceEngine(), CpuDevices.SHARED);
+        this(EngineSetting.of(System::getProperty, System::getenv), CpuDevices.SHARED);
     }
 
     CpuBackend(Engine engine, CpuDevices devices) {
-        this.engine = engine;
+        this(EngineSetting.of(engine), devices);
+    }
+
+    CpuBackend(EngineSetting setting, CpuDevices devices) {
+        this.setting = setting;
         this.devices = devices;
         this.scheduler = devices.scheduler();
     }
@@ -68,9 +77,12 @@ public final class CpuBackend implements Backend {
 
     @Override
     public Availability availability() {
+        if (setting.refusal().isPresent()) {
+            return new Availability.Unavailable(List.of(setting.refusal().get()));
+        }
         return new Availability.Available(
                 "pure Java, engine "
-                        + engine.name()
+                        + setting.engine().name()
                         + ", "
                         + CpuDevices.processorModel()
                         + ", "
@@ -120,7 +132,7 @@ public final class CpuBackend implements Backend {
             // They share one trace file: only the first can be refused, with nothing to undo.
             seats.add(Seat.of(devices.device(rank), config));
         }
-        Clique clique = new Clique(scheduler, engine, config.name(), seats);
+        Clique clique = new Clique(scheduler, setting.engine(), config.name(), seats);
         List<CpuCommunicator> communicators;
         Chore chores;
         synchronized (scheduler) {
@@ -162,7 +174,7 @@ public final class CpuBackend implements Backend {
                 };
         CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
         Seat seat = Seat.of(device, config);
-        return Meeting.join(scheduler, engine, id, rank, size, seat, startNanos);
+        return Meeting.join(scheduler, setting.engine(), id, rank, size, seat, startNanos);
     }
 
     private UniqueId meet(Rendezvous rendezvous, int rank, int size, CommunicatorConfig config) {
@@ -299,6 +311,41 @@ public final class CpuBackend implements Backend {
             mine.add(each);
         }
         CpuCommunicator.closeAll(mine);
+    }
+
+    @Override
+    public Explanation explain(
+            String operation,
+            Optional<String> algorithm,
+            int ranks,
+            DataType type,
+            long sizeBytes) {
+        ArgumentChecks.given("explain", "operation", operation);
+        ArgumentChecks.given("explain", "algorithm", algorithm);
+        ArgumentChecks.given("explain", "type", type);
+        Collective collective = EngineSetting.collective(operation);
+        ScheduleAlgorithm chosen = EngineSetting.algorithm(collective, algorithm);
+        if (ranks < 1 || ranks > ScheduleEngine.MOST_RANKS) {
+            throw new InvalidArgumentException(
+                    "explain: "
+                            + ranks
+                            + " ranks, must be 1 to "
+                            + ScheduleEngine.MOST_RANKS
+                            + ", for which schedules are run");
+        }
+        if (sizeBytes < 0 || sizeBytes % type.sizeBytes() != 0) {
+            throw new InvalidArgumentException(
+                    "explain: "
+                            + sizeBytes
+                            + " bytes are not a whole number of "
+                            + type
+                            + " elements of "
+                            + type.sizeBytes());
+        }
+        Schedule schedule = chosen.schedule(collective, ranks);
+        return new Explanation(
+                SchedulePicture.text(schedule, sizeBytes, type.sizeBytes()),
+                SchedulePicture.svg(schedule, sizeBytes, type.sizeBytes()));
     }
 
     @Override

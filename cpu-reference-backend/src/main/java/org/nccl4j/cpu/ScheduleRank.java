@@ -262,14 +262,18 @@ final class ScheduleRank {
         return true;
     }
 
-    /** Whether it copies something to where it is. */
+    /** Whether it copies nothing, or something to where it is. */
     private boolean isNoMove(Action action) {
         return action.kind() == Action.Kind.COPY
-                && Algorithm.isSamePlace(
-                        segment(action.source()),
-                        offset(action.source(), 0),
-                        segment(action.target()),
-                        offset(action.target(), 0));
+                && (bytes(action, part) == 0 || isSamePlace(action));
+    }
+
+    private boolean isSamePlace(Action action) {
+        return Algorithm.isSamePlace(
+                segment(action.source()),
+                offset(action.source(), 0),
+                segment(action.target()),
+                offset(action.target(), 0));
     }
 
     /**
@@ -304,7 +308,7 @@ final class ScheduleRank {
                 in.acknowledge();
             }
             case COPY -> {
-                if (bytes == 0 || isNoMove(action)) {
+                if (isNoMove(action)) {
                     return false;
                 }
                 MemorySegment.copy(
