@@ -37,6 +37,7 @@ final class GroupCall {
     private final long number;
 
     private CallRecord issued;
+    private int operator;
 
     GroupCall(
             NcclCommunicator communicator,
@@ -146,8 +147,12 @@ final class GroupCall {
         }
     }
 
-    /** Takes its number. */
+    /**
+     * Takes its number, and makes the operator that it needs: within NCCL's group a failure of that
+     * would not keep the other ranks' operations from being launched.
+     */
     void begin() {
+        operator = member.preMulSums.operator(op);
         issued =
                 number == NO_NUMBER
                         ? member.begin(kind, countElements, type, op, root, stream)
@@ -182,7 +187,7 @@ final class GroupCall {
                 recvAddress,
                 countElements,
                 type,
-                member.preMulSums.operator(op),
+                operator,
                 root,
                 sendLayout,
                 recvLayout,

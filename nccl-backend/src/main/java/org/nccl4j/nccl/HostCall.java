@@ -238,8 +238,13 @@ final class HostCall {
             cells.forEach(HostCall::abortChild);
         }
         requireSound();
-        for (int i = 0; i < members.size(); i++) {
-            children[i] = child(i, handle(cells.get(i)));
+        try {
+            for (int i = 0; i < members.size(); i++) {
+                children[i] = child(i, handle(cells.get(i)));
+            }
+        } catch (CollectiveException e) {
+            abortChildren(cells, e);
+            throw e;
         }
         done = true;
     }
@@ -272,6 +277,19 @@ final class HostCall {
 
     private static long handle(MemorySegment cell) {
         return cell.get(ValueLayout.JAVA_LONG, 0);
+    }
+
+    /** One of them could not be furnished, so that nobody gets any. */
+    private void abortChildren(List<MemorySegment> cells, CollectiveException failure) {
+        for (int i = 0; i < members.size(); i++) {
+            if (children[i] == null) {
+                abortChild(cells.get(i));
+            } else {
+                Clique part = children[i].member().clique;
+                part.fail(failure);
+                part.requestAbort(0);
+            }
+        }
     }
 
     /** The parent has failed meanwhile, so that nobody gets it. */
@@ -338,7 +356,17 @@ final class HostCall {
         Clique part = clique.part(number, color, partSize, parent.config);
         Member child = part.add(rank, parent.device, parent.config);
         child.made(handle);
-        child.furnish();
+        boolean furnished = false;
+        try {
+            child.furnish();
+            furnished = true;
+        } finally {
+            if (!furnished) {
+                child.takeHandle();
+                child.strip();
+                part.remove(child);
+            }
+        }
         return NcclCommunicator.open(child);
     }
 

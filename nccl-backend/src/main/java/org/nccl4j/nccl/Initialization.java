@@ -273,7 +273,7 @@ final class Initialization {
         }
 
         boolean isOver() {
-            return over;
+            return over || failure != null;
         }
 
         boolean isMade() {
@@ -320,7 +320,7 @@ final class Initialization {
             try {
                 for (int i = 0; i < members.size(); i++) {
                     Member member = members.get(i);
-                    CudaRuntime.setDevice(member.device.ordinal());
+                    setDevice(member);
                     NcclLibrary.commInitRankConfig(
                             member.communicatorCell,
                             member.size,
@@ -336,6 +336,19 @@ final class Initialization {
             }
             if (end != NcclLibrary.SUCCESS && end != NcclLibrary.IN_PROGRESS) {
                 throw NcclLibrary.failed("ncclGroupEnd", end, doing(members.getFirst()));
+            }
+        }
+
+        /**
+         * NCCL does not know of a failure here and will wait for the ranks that do not come, so
+         * that it is told before the group ends; the caller aborts the others.
+         */
+        private void setDevice(Member member) {
+            try {
+                CudaRuntime.setDevice(member.device.ordinal());
+            } catch (CollectiveException e) {
+                failure = e;
+                throw e;
             }
         }
 
@@ -384,7 +397,7 @@ final class Initialization {
             synchronized (clique.givingUp) {
                 if (clique.isGivenUp) {
                     Waiting.untilUninterruptibly(
-                            this::isOver, System.nanoTime(), CONSEQUENCES.toNanos());
+                            () -> over, System.nanoTime(), CONSEQUENCES.toNanos());
                 }
                 clique.isGivenUp = true;
                 abortHandles();
@@ -397,7 +410,7 @@ final class Initialization {
             for (Member member : members) {
                 if (!aborting.isEmpty()) {
                     Waiting.untilUninterruptibly(
-                            this::isOver, System.nanoTime(), CONSEQUENCES.toNanos());
+                            () -> over, System.nanoTime(), CONSEQUENCES.toNanos());
                 }
                 long handle = takeBack(member);
                 if (handle != 0) {

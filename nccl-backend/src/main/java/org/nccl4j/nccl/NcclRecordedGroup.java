@@ -76,6 +76,9 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     public void run() {
         enter();
         try {
+            for (int i = 0; i < members.length; i++) {
+                members[i].preMulSums.hold();
+            }
             for (int i = 0; i < calls.length; i++) {
                 calls[i].begin();
             }
@@ -86,6 +89,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
             throw failed(e);
         } finally {
             for (int i = 0; i < members.length; i++) {
+                members[i].preMulSums.release();
                 members[i].leave();
             }
         }

@@ -30,6 +30,7 @@ final class PreMulSums {
     private ReduceOp.PreMulSum last;
 
     private int lastOperator;
+    private boolean held;
 
     PreMulSums(Member member) {
         this.member = member;
@@ -56,9 +57,8 @@ final class PreMulSums {
         if (known != null) {
             return known;
         }
-        if (operators.size() == LIMIT) {
-            ReduceOp.PreMulSum eldest = operators.keySet().iterator().next();
-            destroy(operators.remove(eldest));
+        if (!held) {
+            trim(LIMIT - 1);
         }
         if (operatorCell == null) {
             operatorCell = member.clique.arena.allocate(ValueLayout.JAVA_INT);
@@ -76,6 +76,23 @@ final class PreMulSums {
         int made = operatorCell.get(ValueLayout.JAVA_INT, 0);
         operators.put(op, made);
         return made;
+    }
+
+    /** Until {@link #release} all stay that are asked for: a group has not used them yet. */
+    void hold() {
+        held = true;
+    }
+
+    void release() {
+        held = false;
+        trim(LIMIT);
+    }
+
+    private void trim(int most) {
+        while (operators.size() > most) {
+            ReduceOp.PreMulSum eldest = operators.keySet().iterator().next();
+            destroy(operators.remove(eldest));
+        }
     }
 
     /** Before the communicator is finalized. */
