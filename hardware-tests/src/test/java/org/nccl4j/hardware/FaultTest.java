@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -122,7 +123,11 @@ final class FaultTest {
 
     /** Those that are done another way if they fail, or later. */
     private static final Set<String> SPARED =
-            Set.of("cudaGetDevice", "cudaEventCreateWithFlags", "cudaStreamCreateWithFlags");
+            Set.of(
+                    "cudaGetDevice",
+                    "cudaSetDevice",
+                    "cudaEventCreateWithFlags",
+                    "cudaStreamCreateWithFlags");
 
     private enum Mode {
         BLOCKING(true, false),
@@ -187,7 +192,7 @@ final class FaultTest {
     }
 
     private interface FaultCase {
-        void run(Mode mode, String function, String call);
+        void run(Mode mode, String function, long call);
     }
 
     /** A case for the first call, the second and the last one of a function, in each mode. */
@@ -201,9 +206,7 @@ final class FaultTest {
                         tests.add(
                                 dynamicTest(
                                         function + ":" + call + "=" + kind + ", " + mode,
-                                        withinDeadline(() ->
-                                                faultCase.run(
-                                                        mode, function, Long.toString(call)))));
+                                        withinDeadline(() -> faultCase.run(mode, function, call))));
                     }
                 }
             }
@@ -215,16 +218,35 @@ final class FaultTest {
         return () -> assertTimeoutPreemptively(DEADLINE, test);
     }
 
-    /** A life with a fault, and one after it; the first one's failures. */
-    private List<Life.Failure> liveWith(
-            String fault, Mode mode, Duration operationTimeout, boolean leavesNothing) {
+    /**
+     * What goes wrong.
+     *
+     * @param function in which function
+     * @param call at which of its calls
+     * @param kind in which way
+     */
+    private record Fault(String function, long call, String kind) {
+        @Override
+        public String toString() {
+            return function + ":" + call + "=" + kind;
+        }
+    }
+
+    /**
+     * A life with a fault, and one after it; the first one's failures, nothing if it had ended
+     * before the call that was to fail, as may be where time decides how often a function is
+     * called.
+     */
+    private Optional<List<Life.Failure>> liveWith(
+            Fault fault, Mode mode, Duration operationTimeout, boolean leavesNothing) {
         Map<String, Long> before = controls.live();
         controls.forget();
-        controls.inject(fault);
+        controls.inject(fault.toString());
         long start = System.nanoTime();
         List<Life.Failure> failures = live(mode, operationTimeout);
         Duration took = Duration.ofNanos(System.nanoTime() - start);
         List<String> misuse = controls.misuse();
+        boolean happened = controls.calls(fault.function()) >= fault.call();
         controls.forget();
 
         assertThat(misuse).as("misuse after %s", describe(failures)).isEmpty();
@@ -235,10 +257,14 @@ final class FaultTest {
                 .as("how long it took to fail: %s", describe(failures))
                 .isLessThan(TOLD_WITHIN);
         if (leavesNothing) {
-            EmulatorExtension.requireLive(controls, before, fault);
+            EmulatorExtension.requireLive(controls, before, fault.toString());
         }
         requireFaultless(mode);
-        return failures;
+        if (!happened) {
+            assertThat(failures).as("failures of a life in which nothing has failed").isEmpty();
+            return Optional.empty();
+        }
+        return Optional.of(failures);
     }
 
     private static String describe(List<Life.Failure> failures) {
@@ -253,16 +279,18 @@ final class FaultTest {
         return perCall("code", FUNCTIONS, this::code);
     }
 
-    private void code(Mode mode, String function, String call) {
+    private void code(Mode mode, String function, long call) {
         int code = function.startsWith("nccl") ? NCCL_CODE : CUDA_CODE;
         boolean release = RELEASES.contains(function);
-        List<Life.Failure> failures =
-                liveWith(function + ":" + call + "=code:" + code, mode, LONG_TIMEOUT, !release);
+        Fault fault = new Fault(function, call, "code:" + code);
+        Optional<List<Life.Failure>> failures = liveWith(fault, mode, LONG_TIMEOUT, !release);
 
-        if (release || (SPARED.contains(function) && failures.isEmpty())) {
+        if (failures.isEmpty()
+                || release
+                || (SPARED.contains(function) && failures.get().isEmpty())) {
             return;
         }
-        assertThat(failures)
+        assertThat(failures.get())
                 .as("who tells of %s's code %d", function, code)
                 .anySatisfy(failure -> {
                     NativeCallException cause = named(failure.cause(), function);
@@ -290,59 +318,64 @@ final class FaultTest {
         return perCall("hang", HANGING, this::hang);
     }
 
-    private void hang(Mode mode, String function, String call) {
-        List<Life.Failure> failures =
-                liveWith(function + ":" + call + "=hang", mode, SHORT_TIMEOUT, true);
-
-        assertThat(failures)
-                .as("who tells that %s did not end", function)
-                .anySatisfy(failure ->
-                        assertThat(failure.cause()).isInstanceOf(CollectiveTimeoutException.class));
+    private void hang(Mode mode, String function, long call) {
+        liveWith(new Fault(function, call, "hang"), mode, SHORT_TIMEOUT, true)
+                .ifPresent(failures ->
+                        assertThat(failures)
+                                .as("who tells that %s did not end", function)
+                                .anySatisfy(failure ->
+                                        assertThat(failure.cause())
+                                                .isInstanceOf(CollectiveTimeoutException.class)));
     }
+
+    /** What runs when a rank's communicator gets an error later, and what its peer is told. */
+    private static final List<String> OPERATIONS = List.of("ncclAllReduce", "ncclSend", "ncclRecv");
 
     @TestFactory
     List<DynamicTest> asynchronousError() {
+        String kind = "async:" + NCCL_REMOTE_ERROR;
         return perCall(
-                "async",
-                List.of("ncclAllReduce", "ncclSend", "ncclRecv"),
-                (mode, function, call) -> {
-                    List<Life.Failure> failures =
-                            liveWith(
-                                    function + ":" + call + "=async:" + NCCL_REMOTE_ERROR,
-                                    mode,
-                                    LONG_TIMEOUT,
-                                    true);
-                    assertThat(failures)
-                            .anySatisfy(failure -> {
-                                assertThat(failure.cause())
-                                        .hasMessageContaining("ncclRemoteError")
-                                        .hasMessageContaining("rank");
-                                assertThat(((CollectiveException) failure.cause()).recovery())
-                                        .isEqualTo(
-                                                CollectiveException.Recovery.RECREATE_COMMUNICATOR);
-                            });
-                });
+                kind,
+                OPERATIONS,
+                (mode, function, call) ->
+                        liveWith(new Fault(function, call, kind), mode, LONG_TIMEOUT, true)
+                                .ifPresent(failures ->
+                                        assertThat(failures)
+                                                .anySatisfy(failure -> {
+                                                    assertThat(failure.cause())
+                                                            .hasMessageContaining("ncclRemoteError")
+                                                            .hasMessageContaining("rank");
+                                                    requireRecreate(failure);
+                                                })));
     }
 
     @TestFactory
     List<DynamicTest> peerLost() {
         return perCall(
                 "lost",
-                List.of("ncclAllReduce", "ncclSend", "ncclRecv"),
+                OPERATIONS,
                 (mode, function, call) ->
-                        assertThat(
-                                        liveWith(
-                                                function + ":" + call + "=lost",
-                                                mode,
-                                                LONG_TIMEOUT,
-                                                true))
-                                .anySatisfy(failure ->
-                                        assertThat(
-                                                        ((CollectiveException) failure.cause())
-                                                                .recovery())
-                                                .isEqualTo(
-                                                        CollectiveException.Recovery
-                                                                .RECREATE_COMMUNICATOR)));
+                        liveWith(new Fault(function, call, "lost"), mode, LONG_TIMEOUT, true)
+                                .ifPresent(failures ->
+                                        assertThat(failures)
+                                                .anySatisfy(FaultTest::requireRecreate)));
+    }
+
+    private static void requireRecreate(Life.Failure failure) {
+        assertThat(((CollectiveException) failure.cause()).recovery())
+                .isEqualTo(CollectiveException.Recovery.RECREATE_COMMUNICATOR);
+    }
+
+    /** Slow is not wrong. */
+    @TestFactory
+    List<DynamicTest> delay() {
+        String kind = "delay:20";
+        return perCall(
+                kind,
+                FUNCTIONS,
+                (mode, function, call) ->
+                        liveWith(new Fault(function, call, kind), mode, LONG_TIMEOUT, true)
+                                .ifPresent(failures -> assertThat(failures).isEmpty()));
     }
 
     /** What to do about each of NCCL's codes is part of the message. */
@@ -380,21 +413,5 @@ final class FaultTest {
         controls.forget();
         communicators.get(1).abort(Duration.ofSeconds(5));
         requireFaultless(Mode.BLOCKING);
-    }
-
-    /** Slow is not wrong. */
-    @TestFactory
-    List<DynamicTest> delay() {
-        return perCall(
-                "delay",
-                FUNCTIONS,
-                (mode, function, call) ->
-                        assertThat(
-                                        liveWith(
-                                                function + ":" + call + "=delay:20",
-                                                mode,
-                                                LONG_TIMEOUT,
-                                                true))
-                                .isEmpty());
     }
 }
