@@ -82,7 +82,7 @@ public final class CpuBackend implements Backend {
         }
         return new Availability.Available(
                 "pure Java, engine "
-                        + setting.engine().name()
+                        + setting.engine().description()
                         + ", "
                         + CpuDevices.processorModel()
                         + ", "

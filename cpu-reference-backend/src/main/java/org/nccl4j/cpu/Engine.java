@@ -9,6 +9,11 @@ interface Engine {
     /** A short name, such as {@code "reference"}. */
     String name();
 
+    /** The name, with what the engine has chosen for this machine: for people. */
+    default String description() {
+        return name();
+    }
+
     /**
      * Roughly how many steps all participants together take if the data is short: what decides
      * whether the thread that joined the operation may run it before it returns to its caller.

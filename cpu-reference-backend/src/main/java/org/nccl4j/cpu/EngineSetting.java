@@ -12,9 +12,9 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 
 /**
  * Which engine runs operations: the reference engine, unless the system property {@value #PROPERTY}
- * or, without it, the environment variable {@value #VARIABLE} names one or more algorithms,
- * separated by commas, no two for one collective. A name that does not exist makes the backend
- * unavailable: to measure another algorithm than the one that was asked for would be worse.
+ * or, without it, the environment variable {@value #VARIABLE} names {@value #DIRECT} or one or more
+ * algorithms, separated by commas, no two for one collective. A name that does not exist makes the
+ * backend unavailable: to measure another algorithm than the one that was asked for would be worse.
  *
  * <p>Thread safety: immutable.
  */
@@ -24,6 +24,9 @@ final class EngineSetting {
 
     /** The name of the default. */
     static final String REFERENCE = "reference";
+
+    /** The name of the {@link DirectEngine}. */
+    static final String DIRECT = "direct";
 
     private final Engine engine;
     private final String refusal;
@@ -49,7 +52,10 @@ final class EngineSetting {
             return of(new ReferenceEngine());
         }
         try {
-            return of(new ScheduleEngine(algorithms(value)));
+            return of(
+                    value.equals(DIRECT)
+                            ? new DirectEngine()
+                            : new ScheduleEngine(algorithms(value)));
         } catch (IllegalArgumentException e) {
             return new EngineSetting(
                     null, origin + "=" + value + ": " + e.getMessage() + "; correct or unset it");
@@ -78,6 +84,7 @@ final class EngineSetting {
         for (String name : value.split(",", -1)) {
             List<String> known = new ArrayList<>();
             known.add(REFERENCE);
+            known.add(DIRECT);
             for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
                 known.add(algorithm.title());
             }

@@ -120,6 +120,16 @@ final class Kernels {
         return scales;
     }
 
+    /** How two elements become one. */
+    Fold fold() {
+        return fold;
+    }
+
+    /** Whether there is nothing to be done but to combine: no factor, no divisor. */
+    boolean onlyFolds() {
+        return !scales && divisor == 1;
+    }
+
     /**
      * {@code target[i] = own[i]}, scaled.
      *

@@ -27,6 +27,14 @@ enum OperationKind {
         this.operation = operation;
     }
 
+    /** Whether elements are combined, so that there is a reduction. */
+    boolean reduces() {
+        return switch (this) {
+            case ALL_REDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_V -> true;
+            default -> false;
+        };
+    }
+
     /** The method's name in the API; of both sides together if it is {@link #SEND_RECV}. */
     String operation() {
         return operation;

@@ -11,7 +11,7 @@ final class CpuContractTest extends ContractSuite {
 
     @Override
     protected BackendUnderTest backendUnderTest() {
-        CpuBackend backend = new CpuBackend();
+        CpuBackend backend = new CpuBackend(new ReferenceEngine(), CpuDevices.SHARED);
         return new BackendUnderTest() {
             @Override
             public Backend backend() {

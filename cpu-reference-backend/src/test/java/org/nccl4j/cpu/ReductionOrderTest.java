@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.lang.foreign.MemorySegment;
 import java.util.Random;
+import java.util.function.IntUnaryOperator;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -23,6 +24,7 @@ class ReductionOrderTest {
     private final Random random = new Random(seed);
     private final Engine engine = new ReferenceEngine(RingSchedule.B, 64);
     private final Engine scheduleA = new ReferenceEngine(RingSchedule.A, 64);
+    private final Engine direct = new DirectEngine(KernelChoice.ofThisProcess(), 1 << 12, 64);
 
     static Stream<Arguments> typesAndReductions() {
         return Stream.of(DataType.values())
@@ -38,30 +40,40 @@ class ReductionOrderTest {
             ReduceOp[] ops = new ReduceOp[n];
             long[][] inputs = new long[n][COUNT];
             for (int p = 0; p < n; p++) {
-                ops[p] = op(type, reduction);
+                ops[p] = op(type, reduction, random);
                 for (int i = 0; i < COUNT; i++) {
                     inputs[p][i] = random.nextLong() & -1L >>> 64 - 8 * type.sizeBytes();
                 }
             }
-            allReduce(engine, 0, type, ops, inputs);
-            allReduce(scheduleA, 1, type, ops, inputs);
-            reduceScatter(type, ops, inputs);
+            int last = n - 1;
+            allReduce(engine, chunk -> chunk, type, ops, inputs);
+            allReduce(scheduleA, chunk -> Math.floorMod(chunk - 1, last + 1), type, ops, inputs);
+            // The ring's order for the last rank is that of the ranks: the direct engine's.
+            allReduce(direct, chunk -> last, type, ops, inputs);
+            reduceScatter(engine, rank -> rank, type, ops, inputs);
+            reduceScatter(direct, rank -> last, type, ops, inputs);
             for (int root = 0; root < n; root++) {
-                reduce(type, ops, inputs, root);
+                reduce(engine, root, type, ops, inputs, root);
+                reduce(direct, last, type, ops, inputs, root);
             }
         }
     }
 
-    /** Rank r ends with chunk r + ahead. */
-    private void allReduce(Engine ring, int ahead, DataType type, ReduceOp[] ops, long[][] inputs) {
+    /** The order for a chunk is that of the ring in which a rank ends with it. */
+    private void allReduce(
+            Engine subject,
+            IntUnaryOperator lastRank,
+            DataType type,
+            ReduceOp[] ops,
+            long[][] inputs) {
         int n = ops.length;
         TestOperation operation =
                 operation(OperationKind.ALL_REDUCE, type, ops, inputs, COUNT, -1, COUNT);
-        Drivers.inRandomOrder(ring, operation, seed);
+        Drivers.inRandomOrder(subject, operation, seed);
         operation.checkGuards();
         BlockLayout chunks = BlockLayout.even(COUNT, n);
         for (int chunk = 0; chunk < n; chunk++) {
-            int owner = Math.floorMod(chunk - ahead, n);
+            int owner = lastRank.applyAsInt(chunk);
             for (long i = 0; i < chunks.countElements(chunk); i++) {
                 long at = chunks.offsetElements(chunk) + i;
                 for (int p = 0; p < n; p++) {
@@ -74,27 +86,39 @@ class ReductionOrderTest {
         }
     }
 
-    private void reduceScatter(DataType type, ReduceOp[] ops, long[][] inputs) {
+    private void reduceScatter(
+            Engine subject,
+            IntUnaryOperator lastRank,
+            DataType type,
+            ReduceOp[] ops,
+            long[][] inputs) {
         int n = ops.length;
         int count = COUNT / n;
         TestOperation operation =
                 operation(OperationKind.REDUCE_SCATTER, type, ops, inputs, count, -1, count);
-        Drivers.inRandomOrder(engine, operation, seed);
+        Drivers.inRandomOrder(subject, operation, seed);
         operation.checkGuards();
         for (int p = 0; p < n; p++) {
             for (long i = 0; i < count; i++) {
-                check(operation, p, i, expected(type, ops, inputs, p * (long) count + i, p));
+                long at = p * (long) count + i;
+                check(operation, p, i, expected(type, ops, inputs, at, lastRank.applyAsInt(p)));
             }
         }
     }
 
-    private void reduce(DataType type, ReduceOp[] ops, long[][] inputs, int root) {
+    private void reduce(
+            Engine subject,
+            int lastRank,
+            DataType type,
+            ReduceOp[] ops,
+            long[][] inputs,
+            int root) {
         TestOperation operation =
                 operation(OperationKind.REDUCE, type, ops, inputs, COUNT, root, COUNT);
-        Drivers.inRandomOrder(engine, operation, seed);
+        Drivers.inRandomOrder(subject, operation, seed);
         operation.checkGuards();
         for (long i = 0; i < COUNT; i++) {
-            check(operation, root, i, expected(type, ops, inputs, i, root));
+            check(operation, root, i, expected(type, ops, inputs, i, lastRank));
         }
     }
 
@@ -137,7 +161,7 @@ class ReductionOrderTest {
         }
     }
 
-    private ReduceOp op(DataType type, String name) {
+    static ReduceOp op(DataType type, String name, Random random) {
         return switch (name) {
             case "sum" -> ReduceOp.SUM;
             case "prod" -> ReduceOp.PROD;

@@ -196,9 +196,9 @@ final class TestOperation implements JoinedOperation {
         return recvLayouts[participant];
     }
 
-    /** Each edge is counted by its sender alone, so plain additions do. */
+    /** A share of a direct engine counts for others too. */
     @Override
-    public void countSent(int participant, int peer, long bytes) {
+    public synchronized void countSent(int participant, int peer, long bytes) {
         if (bytes <= 0) {
             throw new AssertionError("counted " + bytes + " bytes");
         }

@@ -1,0 +1,119 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * For ranks that share an address space: one pass over memory, straight from all inputs into all
+ * outputs, with the fewest bytes that can be read and written. The data is cut into a contiguous
+ * share per participant; whoever advances a participant reads its share of every input, combines,
+ * and writes its share of every output, so that participants never wait for one another. {@code
+ * docs/algorithms.md} says for each operation the shares, the order of additions and what the
+ * traffic counters count.
+ *
+ * <p>Thread safety: any thread may start operations.
+ */
+final class DirectEngine implements Engine {
+    /** Shorter data goes to fewer participants: for it handing over takes longer than moving. */
+    static final int LEAST_SHARE_BYTES = 4 << 10;
+
+    /** All ranges of one piece together. */
+    private static final int PIECE_BYTES = 256 << 10;
+
+    /** Runs kept for reuse per number of participants; more only run at once by many streams. */
+    private static final int IDLE_RUNS = 4;
+
+    private final KernelChoice kernels;
+    private final int pieceBytes;
+    private final int leastShareBytes;
+
+    /** By number of participants. Guarded by itself. */
+    private final List<ArrayDeque<DirectRun>> idle = new ArrayList<>();
+
+    DirectEngine() {
+        this(KernelChoice.ofThisProcess(), PIECE_BYTES, LEAST_SHARE_BYTES);
+    }
+
+    /**
+     * An engine with a choice of kernels and sizes.
+     *
+     * @param kernels what reduces
+     * @param pieceBytes the most that a step reads and writes at once
+     * @param leastShareBytes the shortest share; a multiple of a cache line
+     */
+    DirectEngine(KernelChoice kernels, int pieceBytes, int leastShareBytes) {
+        if (leastShareBytes <= 0 || leastShareBytes % DirectRun.LINE_BYTES != 0) {
+            throw new IllegalArgumentException(
+                    "the shortest share must be a positive multiple of "
+                            + DirectRun.LINE_BYTES
+                            + " bytes, got "
+                            + leastShareBytes);
+        }
+        this.kernels = kernels;
+        this.pieceBytes = pieceBytes;
+        this.leastShareBytes = leastShareBytes;
+    }
+
+    @Override
+    public String name() {
+        return "direct";
+    }
+
+    @Override
+    public String description() {
+        return name() + " (" + kernels.description() + ")";
+    }
+
+    /** A share reads or writes a range of each participant. */
+    @Override
+    public long steps(JoinedOperation operation) {
+        int n = operation.participants();
+        return switch (operation.kind()) {
+            case ALL_TO_ALL, ALL_TO_ALL_V -> (long) n * n;
+            case BARRIER -> n;
+            default -> 2L * n;
+        };
+    }
+
+    @Override
+    public Run start(JoinedOperation operation) {
+        DirectRun run = idleRun(operation.participants());
+        run.begin(operation);
+        return run;
+    }
+
+    private DirectRun idleRun(int participants) {
+        synchronized (idle) {
+            if (participants < idle.size() && !idle.get(participants).isEmpty()) {
+                return idle.get(participants).pop();
+            }
+        }
+        return new DirectRun(this, participants);
+    }
+
+    /** Takes back a run that has finished. */
+    void recycle(DirectRun run) {
+        synchronized (idle) {
+            while (idle.size() <= run.participants()) {
+                idle.add(new ArrayDeque<>());
+            }
+            ArrayDeque<DirectRun> runs = idle.get(run.participants());
+            if (runs.size() < IDLE_RUNS) {
+                runs.push(run);
+            }
+        }
+    }
+
+    KernelChoice kernels() {
+        return kernels;
+    }
+
+    int pieceBytes() {
+        return pieceBytes;
+    }
+
+    int leastShareBytes() {
+        return leastShareBytes;
+    }
+}

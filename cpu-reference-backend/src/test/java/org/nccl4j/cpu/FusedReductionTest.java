@@ -1,0 +1,112 @@
+package org.nccl4j.cpu;
+
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Random;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.ReduceOp;
+
+/**
+ * Every fused reduction of every choice of kernels against {@link ScalarReduction}, bit for bit:
+ * all short lengths, at odd places, and a few long ones.
+ */
+class FusedReductionTest {
+    private static final int MOST_INPUTS = 5;
+
+    /** More than a block. */
+    private static final int LONGEST_BYTES = 8_600;
+
+    private static final byte GUARD = 0x33;
+
+    private final long seed = new Random().nextLong();
+    private final Random random = new Random(seed);
+
+    static Stream<Arguments> choicesTypesAndReductions() {
+        return Stream.of("plain", "vector")
+                .flatMap(choice ->
+                        Stream.of(DataType.values())
+                                .flatMap(type ->
+                                        Stream.of("sum", "prod", "min", "max", "avg", "preMulSum")
+                                                .map(op -> Arguments.of(choice, type, op))));
+    }
+
+    @ParameterizedTest
+    @MethodSource("choicesTypesAndReductions")
+    void equalsTheScalarOracle(String choice, DataType type, String reduction) {
+        assumeTrue(
+                !"vector".equals(choice) || KernelChoice.hasVectors(),
+                "unsupported: this JVM was started without jdk.incubator.vector");
+        FusedReduction fused = new FusedReduction(KernelChoice.named(choice));
+        for (int length = 0; length <= 130; length++) {
+            check(fused, type, reduction, 1 + length % MOST_INPUTS, length, 1 + length % 2);
+            check(fused, type, reduction, 2, length, 2);
+        }
+        for (int n = 2; n <= 3; n++) {
+            check(fused, type, reduction, n, LONGEST_BYTES / type.sizeBytes(), n);
+        }
+    }
+
+    private void check(
+            FusedReduction fused, DataType type, String reduction, int n, int length, int outputs) {
+        ReduceOp[] ops = new ReduceOp[n];
+        TestOperation operation = new TestOperation(OperationKind.ALL_REDUCE, n, type, length, -1);
+        MemorySegment[] from = new MemorySegment[n];
+        MemorySegment[] to = new MemorySegment[n];
+        long[] fromAt = new long[n];
+        long[] toAt = new long[n];
+        long[][] inputs = new long[n][length];
+        int written = Math.min(outputs, n);
+        for (int p = 0; p < n; p++) {
+            ops[p] = ReductionOrderTest.op(type, reduction, random);
+            operation.with(p, ops[p]);
+            fromAt[p] = random.nextInt(17);
+            from[p] = Arena.ofAuto().allocate(type.bytes(length) + 40, 8).fill(GUARD);
+            boolean inPlace = p > 0 && random.nextInt(4) == 0;
+            toAt[p] = inPlace ? fromAt[p] : random.nextInt(17);
+            to[p] =
+                    inPlace
+                            ? from[p]
+                            : Arena.ofAuto().allocate(type.bytes(length) + 40, 8).fill(GUARD);
+            for (int i = 0; i < length; i++) {
+                inputs[p][i] = random.nextLong() & -1L >>> 64 - 8 * type.sizeBytes();
+                Elements.setBits(from[p].asSlice(fromAt[p]), type, i, inputs[p][i]);
+            }
+        }
+        fused.begin(operation);
+        fused.reduce(from, fromAt, to, toAt, n - written, written, length);
+        long[] x = new long[n];
+        for (int i = 0; i < length; i++) {
+            for (int p = 0; p < n; p++) {
+                x[p] = inputs[p][i];
+            }
+            // The ring's order for the last rank is that of the ranks.
+            long expected = ScalarReduction.result(type, ops, x, n - 1);
+            for (int p = n - written; p < n; p++) {
+                long actual = Elements.bits(to[p].asSlice(toAt[p]), type, i);
+                if (!ScalarReduction.same(type, actual, expected)) {
+                    throw new AssertionError(
+                            String.format(
+                                    "%s, output %d, element %d: %x, expected %x (seed %d)",
+                                    operation, p, i, actual, expected, seed));
+                }
+            }
+        }
+        for (int p = n - written; p < n; p++) {
+            for (long i = 0; i < to[p].byteSize(); i++) {
+                boolean inside = i >= toAt[p] && i < toAt[p] + type.bytes(length);
+                if (!inside && Elements.bits(to[p], DataType.UINT8, i) != GUARD) {
+                    throw new AssertionError(
+                            String.format(
+                                    "%s, output %d, byte %d is beside the range (seed %d)",
+                                    operation, p, i, seed));
+                }
+            }
+        }
+    }
+}
