@@ -27,6 +27,7 @@ class EngineSettingTest {
         assertThat(setting(null, null).engine().name()).isEqualTo("reference");
         assertThat(setting("reference", "tree").engine().name()).isEqualTo("reference");
         assertThat(setting(null, "tree").engine().name()).isEqualTo("tree");
+        assertThat(setting("direct", null).engine().name()).isEqualTo("direct");
         assertThat(setting("double-tree, bruck", "tree").engine().name())
                 .isEqualTo("double-tree,bruck");
     }
@@ -39,7 +40,8 @@ class EngineSettingTest {
                         assertThat(why)
                                 .startsWith(
                                         "environment variable NCCL4J_CPU_ALGORITHM=tre: there is no"
-                                                + " algorithm 'tre', only reference, ring, tree, ")
+                                                + " algorithm 'tre', only reference, direct, ring,"
+                                                + " tree, ")
                                 .contains("(did you mean tree?)"));
         assertThatThrownBy(setting::engine).isInstanceOf(InvalidArgumentException.class);
         CpuBackend backend = new CpuBackend(setting, CpuDevices.SHARED);
@@ -50,6 +52,18 @@ class EngineSettingTest {
                 .hasMessage(setting.refusal().orElseThrow());
         assertThat(setting("", null).refusal()).isPresent();
         assertThat(setting("ring,", null).refusal()).isPresent();
+    }
+
+    @Test
+    void theDirectEngineSaysWhichKernelsItHasChosen() {
+        assertThat(setting("direct", null).engine().description())
+                .isEqualTo("direct (" + KernelChoice.ofThisProcess().description() + ")");
+        assertThat(KernelChoice.named("plain").description()).isEqualTo("plain kernels");
+        assertThat(KernelChoice.named(null).description().contains("jdk.incubator.vector"))
+                .isEqualTo(KernelChoice.hasVectors());
+        assertThatThrownBy(() -> KernelChoice.named("simd"))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessageContaining("=simd: there are plain and vector");
     }
 
     @Test
