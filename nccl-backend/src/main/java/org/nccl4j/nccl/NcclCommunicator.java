@@ -147,16 +147,20 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
             member.begin(kind, 0, type, op, root, stream).ticket = 0;
             return;
         }
-        CallRecord call =
-                enqueue(
-                        kind,
-                        barrier ? member.scratchAddress() : GroupCall.address(send),
-                        barrier ? member.scratchAddress() : GroupCall.address(recv),
-                        barrier ? 1 : countElements,
-                        barrier ? DataType.INT32 : type,
-                        op,
-                        root,
-                        stream);
+        long from = barrier ? member.scratchAddress() : GroupCall.address(send);
+        long to = barrier ? member.scratchAddress() : GroupCall.address(recv);
+        long count = barrier ? 1 : countElements;
+        DataType unit = barrier ? DataType.INT32 : type;
+        CallRecord call;
+        if (Thread.currentThread().isVirtual()) {
+            // A first use waits for the peers in native code and would keep the carrier, on which a
+            // peer's thread may be waiting to run.
+            call =
+                    PlatformThread.call(
+                            () -> enqueue(kind, from, to, count, unit, op, root, stream));
+        } else {
+            call = enqueue(kind, from, to, count, unit, op, root, stream);
+        }
         NcclMemory.use(send, stream);
         NcclMemory.use(recv, stream);
         if (member.isObstructed()) {
