@@ -197,7 +197,9 @@ public abstract class ContractSuite {
             List<DataType> types,
             int[] ranksTried,
             BiFunction<Collective, DataType, CasesOfRanks> cases) {
+        List<String> only = extent().operations();
         return Stream.of(Collective.values())
+                .filter(collective -> only.isEmpty() || only.contains(collective.toString()))
                 .map(collective ->
                         dynamicContainer(
                                 collective.toString(),
