@@ -1,8 +1,10 @@
 package org.nccl4j.bench;
 
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -21,6 +23,8 @@ import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
 import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.Explanation;
+import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.LibraryUnavailableException;
 
 /**
@@ -239,6 +243,7 @@ public final class Bench {
         return switch (outcome) {
             case CommandLine.Exit exit -> exit.code();
             case CommandLine.Info info -> report(info.json());
+            case CommandLine.Explain explain -> show(explain.options(), once);
             case CommandLine.Run run -> {
                 Backend backend = once.apply(run.options().backend());
                 if (run.options().backend().equals(BenchOptions.AUTO)) {
@@ -263,6 +268,38 @@ public final class Bench {
                 yield started.run();
             }
         };
+    }
+
+    private ExitCode show(ExplainOptions options, Function<String, Backend> found) {
+        Explanation explanation;
+        try {
+            explanation =
+                    found.apply(options.backend())
+                            .explain(
+                                    options.operation(),
+                                    options.algorithm(),
+                                    options.ranks(),
+                                    options.type().dataType(),
+                                    options.sizeBytes());
+        } catch (InvalidArgumentException refused) {
+            console.err("bench: " + refused.getMessage());
+            return ExitCode.ARGUMENTS;
+        }
+        explanation.text().lines().forEach(console::out);
+        if (options.svgFile().isPresent()) {
+            try {
+                Files.writeString(options.svgFile().get(), explanation.svg());
+            } catch (IOException failed) {
+                console.err(
+                        "bench: --svg "
+                                + options.svgFile().get()
+                                + " cannot be written: "
+                                + failed
+                                + "; name another file");
+                return ExitCode.INTERNAL;
+            }
+        }
+        return ExitCode.OK;
     }
 
     private ExitCode report(boolean json) {

@@ -30,6 +30,9 @@ final class CommandLine {
      */
     record Info(boolean json) implements Outcome {}
 
+    /** An algorithm to be shown. */
+    record Explain(ExplainOptions options) implements Outcome {}
+
     /** Nothing to run: help was given or something was refused; all is said already. */
     record Exit(ExitCode code) implements Outcome {}
 
@@ -51,6 +54,9 @@ final class CommandLine {
 
     /** The first word that asks for a report instead of a run. */
     private static final String INFO = "info";
+
+    /** The first word that asks for the picture of an algorithm. */
+    private static final String EXPLAIN = "explain";
 
     /** NCCL's -x 2 came later than the field. */
     private static final int ZERO_CTA_POLICY_SINCE = 22800;
@@ -139,6 +145,9 @@ final class CommandLine {
         if (word.equals(INFO)) {
             return info(arguments.subList(1, arguments.size()), console);
         }
+        if (word.equals(EXPLAIN)) {
+            return explain(arguments.subList(1, arguments.size()), console);
+        }
         Optional<Program> program = Program.named(word);
         if (program.isEmpty()) {
             console.err("bench: " + unknownProgram(word));
@@ -169,11 +178,26 @@ final class CommandLine {
         return new Info(json);
     }
 
+    private static Outcome explain(List<String> words, Console console) {
+        if (words.contains("-h") || words.contains("--help")) {
+            Help.explain().forEach(console::out);
+            return new Exit(ExitCode.OK);
+        }
+        try {
+            return new Explain(ExplainOptions.parse(words));
+        } catch (ExplainOptions.Refusal refusal) {
+            console.err(refusal.getMessage());
+            return new Exit(ExitCode.ARGUMENTS);
+        }
+    }
+
     private static String unknownProgram(String word) {
         String programs =
                 String.join(" ", Arrays.stream(Program.values()).map(Program::label).toList())
                         + " "
-                        + INFO;
+                        + INFO
+                        + " "
+                        + EXPLAIN;
         if (word.startsWith("-")) {
             return "the first word must be a program, before any option; got '"
                     + word

@@ -22,6 +22,9 @@ final class Help {
         lines.add(
                 "       bench info [--json]           backends, libraries, devices and machine, for a bug"
                         + " report");
+        lines.add(
+                "       bench explain <collective>    who sends what to whom in which step, as a table"
+                        + " and SVG");
         lines.add("");
         lines.add("Programs (all_reduce may be written all_reduce_perf or allreduce, and so on):");
         for (Program program : Program.values()) {
@@ -58,6 +61,35 @@ final class Help {
         machine, limits, /dev/shm, network and InfiniBand, NCCL's files, and the variables NCCL*,
         CUDA* and NCCL4J*. What looks like a secret is masked; read it before you publish it.
         A probe that fails or hangs is a line that says so; the exit code is 0 all the same.
+        """
+                .lines()
+                .toList();
+    }
+
+    /** The help of {@code bench explain}. */
+    static List<String> explain() {
+        return """
+        USAGE: bench explain <collective> [options]
+
+        Prints how a collective is carried out: a line per step with what each rank sends, and the
+        bytes of each rank and of each pair. Runs nothing. Collectives: all_reduce, reduce_scatter,
+        all_gather, reduce, broadcast, alltoall.
+
+          --algo NAME      the algorithm; default the first that the collective has. A name that
+                           does not exist is answered with those that do
+          -g,--ngpus N     ranks, default 4
+          -b,--minbytes N  bytes of the full buffer, such as 4096, 4K, 1M; default 4K
+          -d,--datatype T  element type, default float: chunks are whole elements
+          --svg FILE       a picture as well
+          --backend NAME   whose algorithms, default cpu
+
+        Examples:
+          bench explain allreduce --algo ring -g 4 -b 4K
+          bench explain allreduce --algo double-tree -g 8 -b 1M --svg tree.svg
+          bench explain alltoall --algo bruck -g 6
+
+        The CPU backend runs an algorithm with NCCL4J_CPU_ALGORITHM=NAME; docs/algorithms.md says
+        which to use when.
         """
                 .lines()
                 .toList();
