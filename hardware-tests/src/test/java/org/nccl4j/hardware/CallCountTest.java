@@ -211,6 +211,21 @@ final class CallCountTest {
         assertThat(calls(cudaCalls, "") - cudaBefore).isLessThan(atMost(startNanos));
     }
 
+    @Test
+    void aRecordedGroupOfOneOperationNeedsNoBracket() {
+        RecordedGroup group =
+                blocking.backend()
+                        .record(one ->
+                                one.on(blocking.communicators().getFirst())
+                                        .barrier(blocking.streams().getFirst()));
+        long before = ncclCalls();
+        for (int i = 0; i < CALLS; i++) {
+            group.issue();
+        }
+
+        assertThat(ncclCalls() - before).isEqualTo(CALLS);
+    }
+
     /** The watchdog looks at most every 5 ms, and what it looks at makes a few calls. */
     private static long atMost(long startNanos) {
         return 100 + (System.nanoTime() - startNanos) / 5_000_000 * 20;

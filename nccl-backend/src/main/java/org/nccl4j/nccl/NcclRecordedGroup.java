@@ -22,6 +22,9 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     /** Whether any of it goes to NCCL. */
     private final boolean moves;
 
+    /** The operation, if it is one call of NCCL's, which is a group by itself; else null. */
+    private final GroupCall single;
+
     private boolean asHostCall;
 
     private NcclRecordedGroup(List<GroupCall> calls) {
@@ -35,6 +38,8 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
                         .toArray(NcclStream[]::new);
         this.nonBlocking = members.length > 0 && members[0].nonBlocking;
         this.moves = streams.length > 0;
+        this.single =
+                this.calls.length == 1 && !this.calls[0].kind().needsGroup() ? this.calls[0] : null;
     }
 
     /** Issued communicator by communicator, in the order of their first appearance. */
@@ -156,6 +161,17 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     }
 
     private void enqueue() {
+        int code = single == null ? enqueueTogether() : single.enqueue();
+        if (single != null && !isFine(code)) {
+            throw single.failed(code);
+        }
+        if (code == NcclLibrary.IN_PROGRESS && !nonBlocking) {
+            settle();
+        }
+    }
+
+    /** Returns NCCL's code, success or in progress. */
+    private int enqueueTogether() {
         int code = NcclLibrary.groupStart();
         if (code != NcclLibrary.SUCCESS) {
             throw NcclLibrary.failed("ncclGroupStart", code, doing());
@@ -179,9 +195,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         if (!isFine(end)) {
             throw NcclLibrary.failed("ncclGroupEnd", end, doing());
         }
-        if (end == NcclLibrary.IN_PROGRESS && !nonBlocking) {
-            settle();
-        }
+        return end;
     }
 
     private String doing() {
