@@ -127,6 +127,7 @@ final class FaultTest {
                     "cudaGetDevice",
                     "cudaSetDevice",
                     "cudaEventCreateWithFlags",
+                    "cudaEventRecord",
                     "cudaStreamCreateWithFlags");
 
     private enum Mode {

@@ -291,7 +291,7 @@ final class NcclStream implements DeviceStream {
     private void recordMarker(long ticket) {
         boolean recorded = false;
         try {
-            recordRaw(marker, "marking work");
+            recordRaw(marker, name);
             markerTicket = ticket;
             recorded = true;
         } finally {
