@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.nccl4j.cpu.schedule.Action;
@@ -60,56 +61,64 @@ final class Program {
         for (int rank = 0; rank < ranks; rank++) {
             List<Action> program = schedule.program(rank);
             actions[rank] = program.toArray(Action[]::new);
+            for (Action action : program) {
+                longest = Math.max(longest, action.chunks());
+            }
             waitsApart[rank] = new int[program.size()][];
             waitsInPlace[rank] = new int[program.size()][];
-            for (int at = 0; at < program.size(); at++) {
-                Action action = program.get(at);
-                longest = Math.max(longest, action.chunks());
-                if (action.kind() == Action.Kind.SEND) {
-                    int[] sent = sentPerPass[rank][action.peer()];
-                    if (sent == null) {
-                        sent = new int[2];
-                        sentPerPass[rank][action.peer()] = sent;
-                    }
-                    sent[0]++;
-                    sent[1] += action.chunks();
-                } else {
-                    waitsApart[rank][at] = readersOf(program, at, false);
-                    waitsInPlace[rank][at] = readersOf(program, at, collective.mayBeInPlace());
-                }
-            }
+            findReaders(rank);
         }
         longestRun = longest;
     }
 
-    /** Who must have read what before an action may write its target. */
-    private int[] readersOf(List<Action> program, int writer, boolean inPlace) {
-        Action write = program.get(writer);
-        int[] messages = new int[ranks];
-        int[] chunksSent = new int[ranks];
-        int[] found = new int[3 * ranks];
-        int length = 0;
-        for (int at = 0; at < writer; at++) {
-            Action send = program.get(at);
-            if (send.kind() != Action.Kind.SEND) {
-                continue;
+    /** A message of a pass: how many messages and chunks its receiver got with it. */
+    private record Sent(Action action, int messages, int chunks) {}
+
+    /** Finds for each of a rank's actions who must have read what before it may write. */
+    private void findReaders(int rank) {
+        List<Sent> sends = new ArrayList<>();
+        for (int at = 0; at < actions[rank].length; at++) {
+            Action action = actions[rank][at];
+            if (action.kind() == Action.Kind.SEND) {
+                int[] total = sentPerPass[rank][action.peer()];
+                if (total == null) {
+                    total = new int[2];
+                    sentPerPass[rank][action.peer()] = total;
+                }
+                total[0]++;
+                total[1] += action.chunks();
+                sends.add(new Sent(action, total[0], total[1]));
+            } else {
+                waitsApart[rank][at] = readersOf(sends, action, false);
+                waitsInPlace[rank][at] =
+                        collective.mayBeInPlace()
+                                ? readersOf(sends, action, true)
+                                : waitsApart[rank][at];
             }
-            int peer = send.peer();
-            messages[peer]++;
-            chunksSent[peer] += send.chunks();
+        }
+    }
+
+    /** Of each peer the last message that shares memory with what an action writes. */
+    private static int[] readersOf(List<Sent> sends, Action write, boolean inPlace) {
+        int[] found = NONE;
+        for (int i = sends.size() - 1; i >= 0; i--) {
+            Sent sent = sends.get(i);
+            Action send = sent.action;
             if (!send.source().overlaps(write.target(), send.chunks(), write.chunks(), inPlace)) {
                 continue;
             }
-            int entry = 0;
-            while (entry < length && found[entry] != peer) {
-                entry += 3;
+            boolean known = false;
+            for (int entry = 0; entry < found.length; entry += 3) {
+                known |= found[entry] == send.peer();
             }
-            length = Math.max(length, entry + 3);
-            found[entry] = peer;
-            found[entry + 1] = messages[peer];
-            found[entry + 2] = chunksSent[peer];
+            if (!known) {
+                found = Arrays.copyOf(found, found.length + 3);
+                found[found.length - 3] = send.peer();
+                found[found.length - 2] = sent.messages;
+                found[found.length - 1] = sent.chunks;
+            }
         }
-        return length == 0 ? NONE : Arrays.copyOf(found, length);
+        return found;
     }
 
     Action[] actions(int rank) {

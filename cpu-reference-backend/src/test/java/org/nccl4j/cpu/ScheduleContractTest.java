@@ -153,10 +153,15 @@ final class ScheduleContractTest {
                     return "cpu/" + algorithm.title();
                 }
 
-                /** {@link ScheduleEngineTest} knows each algorithm's order, which may be a tree. */
+                /**
+                 * {@link ScheduleEngineTest} knows each algorithm's order, which may be a tree; a
+                 * hop order is one for all-reduce, reduce-scatter and reduce alike.
+                 */
                 @Override
                 public Optional<HopOrder> hopOrder() {
-                    return Optional.empty();
+                    return algorithm == ScheduleAlgorithm.RING
+                            ? Optional.of(HopOrder.ring())
+                            : Optional.empty();
                 }
             };
         }

@@ -286,7 +286,7 @@ class VerificationTest {
         };
     }
 
-    /** Each action in turn is dropped, doubled, redirected, or swapped with the next. */
+    /** Each action in turn is broken in every way that fits it; every time it is found. */
     @ParameterizedTest
     @EnumSource(ScheduleAlgorithm.class)
     void findsEveryBrokenSchedule(ScheduleAlgorithm algorithm) {
@@ -313,6 +313,8 @@ class VerificationTest {
         REDUCED_INSTEAD_OF_STORED,
         STORED_INSTEAD_OF_REDUCED,
         FLAG_FLIPPED,
+        SWAPPED_WITH_THE_NEXT_TO_THE_SAME_PEER,
+        SENT_FROM_ELSEWHERE,
     }
 
     private static void findsBroken(Schedule schedule, int rank, int at, Mutation mutation) {
@@ -370,6 +372,36 @@ class VerificationTest {
                                 action.chunks(),
                                 null,
                                 action.target(),
+                                false));
+            }
+            case SWAPPED_WITH_THE_NEXT_TO_THE_SAME_PEER -> {
+                int next = at + 1;
+                while (next < program.size()
+                        && !(program.get(next).kind() == Action.Kind.SEND
+                                && program.get(next).peer() == action.peer())) {
+                    next++;
+                }
+                if (action.kind() != Action.Kind.SEND || next == program.size()) {
+                    return;
+                }
+                program.set(at, program.get(next));
+                program.set(next, action);
+            }
+            case SENT_FROM_ELSEWHERE -> {
+                if (action.kind() != Action.Kind.SEND) {
+                    return;
+                }
+                Place source = action.source();
+                program.set(
+                        at,
+                        new Action(
+                                action.step(),
+                                action.kind(),
+                                action.peer(),
+                                action.chunk(),
+                                action.chunks(),
+                                new Place(source.space(), source.index() + 1),
+                                null,
                                 false));
             }
             case FLAG_FLIPPED -> {
