@@ -38,7 +38,11 @@ import org.openjdk.jmh.annotations.Warmup;
 @Measurement(iterations = 5, time = 1)
 @Fork(
         value = 3,
-        jvmArgsAppend = {"--enable-native-access=ALL-UNNAMED", "-XX:+UseSerialGC"})
+        jvmArgsAppend = {
+            "--enable-native-access=ALL-UNNAMED",
+            "--add-modules=jdk.incubator.vector",
+            "-XX:+UseSerialGC"
+        })
 public class AllReduceBenchmark {
     private static final int BATCH = 20;
     private static final Duration DEADLINE = Duration.ofSeconds(60);

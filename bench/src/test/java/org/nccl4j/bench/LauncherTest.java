@@ -8,6 +8,7 @@ import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -199,6 +200,18 @@ final class LauncherTest {
                 .containsSequence(
                         "-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
                 .containsSequence("-Xmx1g", "*", "--module");
+    }
+
+    @Test
+    void theVectorModuleIsAddedWhereTheJdkHasIt() throws Exception {
+        image();
+        assertThat(run(tree, "bench/bench", "allreduce").out()).doesNotContain("--add-modules");
+        Files.writeString(
+                jdk.resolve("release"),
+                "MODULES=\"java.base jdk.incubator.vector\"\n",
+                StandardOpenOption.APPEND);
+        assertThat(run(tree, "bench/bench", "allreduce").out())
+                .containsSequence("--add-modules", "jdk.incubator.vector");
     }
 
     /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */

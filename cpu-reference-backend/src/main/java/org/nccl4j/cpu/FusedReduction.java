@@ -28,7 +28,7 @@ final class FusedReduction {
     private boolean ownFactors;
 
     /** What does it at once, or null. */
-    private VectorFold vectors;
+    private VectorSum vectors;
 
     FusedReduction(KernelChoice choice) {
         this.choice = choice;
@@ -100,16 +100,16 @@ final class FusedReduction {
         long sumAt = fromAt[0] + skip;
         int last = inputs - 1;
         for (int p = 1; p < last; p++) {
-            vectors.fold(sum, sumAt, from[p], fromAt[p] + skip, scratch, 0, count);
+            vectors.add(sum, sumAt, from[p], fromAt[p] + skip, scratch, 0, count);
             sum = scratch;
             sumAt = 0;
         }
         long at = toAt[first] + skip;
         if (outputs == 1) {
-            vectors.fold(sum, sumAt, from[last], fromAt[last] + skip, to[first], at, count);
+            vectors.add(sum, sumAt, from[last], fromAt[last] + skip, to[first], at, count);
             return;
         }
-        vectors.foldTwice(
+        vectors.addTwice(
                 sum,
                 sumAt,
                 from[last],

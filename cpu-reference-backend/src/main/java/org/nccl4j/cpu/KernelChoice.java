@@ -1,6 +1,5 @@
 package org.nccl4j.cpu;
 
-import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -9,10 +8,14 @@ import org.nccl4j.collectives.DataType;
 
 /**
  * Which loops the reductions of the {@link DirectEngine} use, chosen once per engine: {@link
- * VectorFolds} where {@code jdk.incubator.vector} is there (a JVM started with {@code --add-modules
+ * VectorSums} where {@code jdk.incubator.vector} is there (a JVM started with {@code --add-modules
  * jdk.incubator.vector}), and for all else {@link Kernels}, plain Java that C2 vectorises. The
  * system property {@value #PROPERTY} or the environment variable {@value #VARIABLE} overrides:
- * {@code plain} or {@code vector}.
+ * {@code plain}, or {@code vector} for vectors from the first operation on.
+ *
+ * <p>Before C2 has compiled it, code that uses the vector module makes an object of each vector and
+ * is a hundred times slower. So unless told otherwise a {@link VectorWarmup} brings a reduction
+ * there beside the first operations that need it, which use plain kernels.
  *
  * <p>Thread safety: immutable.
  */
@@ -21,15 +24,14 @@ final class KernelChoice {
     static final String VARIABLE = "NCCL4J_CPU_KERNELS";
     private static final String MODULE = "jdk.incubator.vector";
 
-    private final Map<DataType, Map<Fold, VectorFold>> vectors = new EnumMap<>(DataType.class);
+    private final boolean vectors;
+    private final boolean warmsUp;
     private final String description;
 
-    private KernelChoice(List<VectorFold> folds, String description) {
+    private KernelChoice(boolean vectors, boolean warmsUp, String description) {
+        this.vectors = vectors;
+        this.warmsUp = warmsUp;
         this.description = description;
-        for (VectorFold each : folds) {
-            vectors.computeIfAbsent(each.type(), type -> new EnumMap<>(Fold.class))
-                    .put(each.fold(), each);
-        }
     }
 
     /**
@@ -42,7 +44,7 @@ final class KernelChoice {
     }
 
     static KernelChoice plain() {
-        return new KernelChoice(List.of(), "plain kernels");
+        return new KernelChoice(false, false, "plain kernels");
     }
 
     static boolean hasVectors() {
@@ -52,7 +54,7 @@ final class KernelChoice {
     /** A choice by name; null for the best there is. */
     static KernelChoice named(String name) {
         return switch (name) {
-            case null -> hasVectors() ? vector() : plain();
+            case null -> hasVectors() ? vector(true) : plain();
             case "plain" -> plain();
             case "vector" -> {
                 if (!hasVectors()) {
@@ -61,7 +63,7 @@ final class KernelChoice {
                                     + "=vector needs a JVM that was started with --add-modules "
                                     + MODULE);
                 }
-                yield vector();
+                yield vector(false);
             }
             default ->
                     throw new IllegalArgumentException(
@@ -72,23 +74,8 @@ final class KernelChoice {
         };
     }
 
-    private static KernelChoice vector() {
-        Supplier<?> folds;
-        try {
-            // By name: the class cannot be linked without the module.
-            folds =
-                    (Supplier<?>)
-                            Class.forName("org.nccl4j.cpu.VectorFolds")
-                                    .getDeclaredConstructor()
-                                    .newInstance();
-        } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException("VectorFolds is part of this very package", e);
-        }
-        List<VectorFold> all = new ArrayList<>();
-        for (Object each : (List<?>) folds.get()) {
-            all.add((VectorFold) each);
-        }
-        return new KernelChoice(all, "kernels of " + MODULE + " for sums, else plain");
+    private static KernelChoice vector(boolean warmsUp) {
+        return new KernelChoice(true, warmsUp, "kernels of " + MODULE + " for sums, else plain");
     }
 
     /** For people. */
@@ -96,9 +83,37 @@ final class KernelChoice {
         return description;
     }
 
-    /** What combines elements of a type on memory itself, or null. */
-    VectorFold vectors(DataType type, Fold fold) {
-        Map<Fold, VectorFold> ofType = vectors.get(type);
-        return ofType == null ? null : ofType.get(fold);
+    /** What combines elements of a type on memory itself, or null if nothing does that yet. */
+    VectorSum vectors(DataType type, Fold fold) {
+        if (!vectors || fold != Fold.SUM) {
+            return null;
+        }
+        VectorSum sum = Sums.OF_TYPE.get(type);
+        return sum == null || !warmsUp || VectorWarmup.isOver(sum) ? sum : null;
+    }
+
+    /** What {@link VectorSums} has: shared, because it is code that is warm or is not. */
+    private static final class Sums {
+        static final Map<DataType, VectorSum> OF_TYPE = load();
+
+        private static Map<DataType, VectorSum> load() {
+            Supplier<?> sums;
+            try {
+                // By name: the class cannot be linked without the module.
+                sums =
+                        (Supplier<?>)
+                                Class.forName("org.nccl4j.cpu.VectorSums")
+                                        .getDeclaredConstructor()
+                                        .newInstance();
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException("VectorSums is part of this very package", e);
+            }
+            Map<DataType, VectorSum> byType = new EnumMap<>(DataType.class);
+            for (Object each : (List<?>) sums.get()) {
+                VectorSum sum = (VectorSum) each;
+                byType.put(sum.type(), sum);
+            }
+            return byType;
+        }
     }
 }

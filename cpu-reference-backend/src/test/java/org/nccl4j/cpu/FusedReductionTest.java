@@ -1,11 +1,15 @@
 package org.nccl4j.cpu;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.Random;
 import java.util.stream.Stream;
+import org.awaitility.Awaitility;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -50,6 +54,20 @@ class FusedReductionTest {
         for (int n = 2; n <= 3; n++) {
             check(fused, type, reduction, n, LONGEST_BYTES / type.sizeBytes(), n);
         }
+    }
+
+    @Test
+    void aSumIsUsedOnceItIsFasterThanThePlainOne() {
+        assumeTrue(
+                KernelChoice.hasVectors(),
+                "unsupported: this JVM was started without jdk.incubator.vector");
+        assertThat(KernelChoice.plain().vectors(DataType.FLOAT32, Fold.SUM)).isNull();
+        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT32, Fold.SUM)).isNotNull();
+        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT32, Fold.MIN)).isNull();
+        KernelChoice best = KernelChoice.named(null);
+        Awaitility.await()
+                .atMost(Duration.ofSeconds(50))
+                .until(() -> best.vectors(DataType.INT64, Fold.SUM) != null);
     }
 
     private void check(

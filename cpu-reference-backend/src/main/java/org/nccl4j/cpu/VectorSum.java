@@ -1,33 +1,32 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicReference;
 import org.nccl4j.collectives.DataType;
 
 /**
- * One reduction of one type on memory itself: {@code target[i] = a[i] + b[i]}. Ranges may start at
- * any byte; a target may be exactly the range of a source.
+ * The sum of one type on memory itself: {@code target[i] = a[i] + b[i]}. Ranges may start at any
+ * byte; a target may be exactly the range of a source.
  *
- * <p>Thread safety: immutable.
+ * <p>Thread safety: any thread may call it.
  */
-abstract class VectorFold {
-    private final DataType type;
-    private final Fold fold;
+abstract class VectorSum {
+    /** How far the JIT has been brought. */
+    final AtomicReference<VectorWarmup.State> warmth =
+            new AtomicReference<>(VectorWarmup.State.COLD);
 
-    VectorFold(DataType type, Fold fold) {
+    private final DataType type;
+
+    VectorSum(DataType type) {
         this.type = type;
-        this.fold = fold;
     }
 
     final DataType type() {
         return type;
     }
 
-    final Fold fold() {
-        return fold;
-    }
-
     /**
-     * Combines two ranges.
+     * Adds two ranges.
      *
      * @param a the first operand
      * @param aAt where it starts, in bytes
@@ -37,7 +36,7 @@ abstract class VectorFold {
      * @param targetAt where it starts, in bytes
      * @param countElements how many
      */
-    abstract void fold(
+    abstract void add(
             MemorySegment a,
             long aAt,
             MemorySegment b,
@@ -46,8 +45,8 @@ abstract class VectorFold {
             long targetAt,
             int countElements);
 
-    /** Combines two ranges and writes the result to two places. */
-    abstract void foldTwice(
+    /** Adds two ranges and writes the result to two places. */
+    abstract void addTwice(
             MemorySegment a,
             long aAt,
             MemorySegment b,

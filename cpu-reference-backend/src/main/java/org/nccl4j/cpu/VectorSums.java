@@ -14,14 +14,14 @@ import jdk.incubator.vector.VectorSpecies;
 import org.nccl4j.collectives.DataType;
 
 /**
- * The reductions for which {@code jdk.incubator.vector} is faster than what the JIT makes of {@link
+ * The sums for which {@code jdk.incubator.vector} is faster than what the JIT makes of {@link
  * Loops}: mainly because these loops work on memory itself, without copies into arrays. Loaded by
  * {@link KernelChoice} alone, and only where that module is there. Each loop is a method of its own
  * with a constant operator: the JIT has SIMD code for no other form.
  *
  * <p>Thread safety: immutable.
  */
-final class VectorFolds implements Supplier<List<VectorFold>> {
+final class VectorSums implements Supplier<List<VectorSum>> {
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
     private static final VectorSpecies<Integer> INTS = IntVector.SPECIES_PREFERRED;
     private static final VectorSpecies<Long> LONGS = LongVector.SPECIES_PREFERRED;
@@ -33,11 +33,11 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
     private static final ValueLayout.OfFloat FLOAT = ValueLayout.JAVA_FLOAT_UNALIGNED;
     private static final ValueLayout.OfDouble DOUBLE = ValueLayout.JAVA_DOUBLE_UNALIGNED;
 
-    VectorFolds() {}
+    VectorSums() {}
 
     /** All of them. */
     @Override
-    public List<VectorFold> get() {
+    public List<VectorSum> get() {
         return List.of(
                 new Float32Sum(),
                 new Float64Sum(),
@@ -48,13 +48,13 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
                 new Bfloat16Sum());
     }
 
-    private static final class Float32Sum extends VectorFold {
+    private static final class Float32Sum extends VectorSum {
         Float32Sum() {
-            super(DataType.FLOAT32, Fold.SUM);
+            super(DataType.FLOAT32);
         }
 
         @Override
-        void fold(
+        void add(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -79,7 +79,7 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
 
         @Override
-        void foldTwice(
+        void addTwice(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -108,13 +108,13 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
     }
 
-    private static final class Float64Sum extends VectorFold {
+    private static final class Float64Sum extends VectorSum {
         Float64Sum() {
-            super(DataType.FLOAT64, Fold.SUM);
+            super(DataType.FLOAT64);
         }
 
         @Override
-        void fold(
+        void add(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -139,7 +139,7 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
 
         @Override
-        void foldTwice(
+        void addTwice(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -168,13 +168,13 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
     }
 
-    private static final class Int32Sum extends VectorFold {
+    private static final class Int32Sum extends VectorSum {
         Int32Sum(DataType type) {
-            super(type, Fold.SUM);
+            super(type);
         }
 
         @Override
-        void fold(
+        void add(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -199,7 +199,7 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
 
         @Override
-        void foldTwice(
+        void addTwice(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -228,13 +228,13 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
     }
 
-    private static final class Int64Sum extends VectorFold {
+    private static final class Int64Sum extends VectorSum {
         Int64Sum(DataType type) {
-            super(type, Fold.SUM);
+            super(type);
         }
 
         @Override
-        void fold(
+        void add(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -259,7 +259,7 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
 
         @Override
-        void foldTwice(
+        void addTwice(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -292,13 +292,13 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
      * Two bfloat16 per int. The upper half of a float32 is a bfloat16, and sums of two are rounded
      * so finely in float32 that rounding once more gives the correctly rounded result.
      */
-    private static final class Bfloat16Sum extends VectorFold {
+    private static final class Bfloat16Sum extends VectorSum {
         Bfloat16Sum() {
-            super(DataType.BFLOAT16, Fold.SUM);
+            super(DataType.BFLOAT16);
         }
 
         @Override
-        void fold(
+        void add(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
@@ -323,7 +323,7 @@ final class VectorFolds implements Supplier<List<VectorFold>> {
         }
 
         @Override
-        void foldTwice(
+        void addTwice(
                 MemorySegment a,
                 long aAt,
                 MemorySegment b,
