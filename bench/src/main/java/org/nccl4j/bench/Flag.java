@@ -52,7 +52,7 @@ enum Flag {
     TRACE(
             (char) 0,
             "trace",
-            "file, overwritten, for every step of the reference engine, as JSON lines",
+            "file, overwritten, for every step of the CPU backend, as JSON lines",
             "none"),
     JIT_WARMUP(
             (char) 0,
