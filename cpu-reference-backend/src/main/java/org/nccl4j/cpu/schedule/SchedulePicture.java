@@ -15,6 +15,7 @@ public final class SchedulePicture {
     private static final int ROW_HEIGHT = 64;
     private static final int LEFT = 70;
     private static final int TOP = 70;
+    private static final int HEADING_WIDTH = 520;
 
     /** Labels of more messages than this in a step would hide each other. */
     private static final int MOST_LABELS = 32;
@@ -174,7 +175,7 @@ public final class SchedulePicture {
      */
     public static String svg(Schedule schedule, long sizeBytes, int elementBytes) {
         int ranks = schedule.ranks();
-        int width = LEFT + COLUMN_WIDTH * ranks;
+        int width = Math.max(HEADING_WIDTH, LEFT + COLUMN_WIDTH * ranks);
         int bottom = TOP + ROW_HEIGHT * schedule.steps();
         int height = bottom + 50;
         StringBuilder svg = new StringBuilder();
