@@ -1,15 +1,9 @@
 package org.nccl4j.nccl;
 
-import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.Map;
-import java.util.TreeMap;
 import org.nccl4j.bindings.NativeLibrary;
-import org.nccl4j.bindings.ProcessEnvironment;
 import org.nccl4j.bindings.nccl.Nccl;
 import org.nccl4j.collectives.LibraryUnavailableException;
 import org.nccl4j.collectives.NativeCallException;
@@ -21,11 +15,6 @@ import org.nccl4j.collectives.UnsupportedException;
  * here may be called before {@link NcclSetup} has found the library, but for {@link
  * #versionCode()}.
  *
- * <p>Before NCCL's first call its environment is completed: each system property {@code
- * nccl4j.env.NAME} becomes the environment variable {@code NAME}, and where NCCL_DEBUG is set
- * without NCCL_DEBUG_FILE its output goes to the standard error stream, because standard output
- * belongs to the program.
- *
  * <p>Thread safety: as NCCL's own; what is about the library and not about a communicator may be
  * called from any thread.
  */
@@ -35,10 +24,6 @@ final class NcclLibrary {
 
     /** The first version with split and with today's layout of the configuration. */
     static final int OLDEST_VERSION_CODE = 21801;
-
-    private static final String ENVIRONMENT_PREFIX = "nccl4j.env.";
-
-    private static final System.Logger LOG = System.getLogger(NcclLibrary.class.getName());
 
     private NcclLibrary() {}
 
@@ -52,7 +37,7 @@ final class NcclLibrary {
                 throw new LibraryUnavailableException(
                         path() + " has no ncclGetVersion, so it is not NCCL");
             }
-            completeEnvironment();
+            NcclEnvironment.complete();
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment cell = arena.allocate(ValueLayout.JAVA_INT);
                 int code = Nccl.ncclGetVersion(cell);
@@ -62,47 +47,6 @@ final class NcclLibrary {
                 }
                 return cell.get(ValueLayout.JAVA_INT, 0);
             }
-        }
-    }
-
-    private static void completeEnvironment() {
-        Map<String, String> given = new TreeMap<>();
-        for (String property : System.getProperties().stringPropertyNames()) {
-            if (property.startsWith(ENVIRONMENT_PREFIX)) {
-                given.put(
-                        property.substring(ENVIRONMENT_PREFIX.length()),
-                        System.getProperty(property));
-            }
-        }
-        String debug = given.getOrDefault("NCCL_DEBUG", System.getenv("NCCL_DEBUG"));
-        String debugFile = given.getOrDefault("NCCL_DEBUG_FILE", System.getenv("NCCL_DEBUG_FILE"));
-        if (debug != null && !debug.isBlank() && (debugFile == null || debugFile.isBlank())) {
-            given.put("NCCL_DEBUG_FILE", debugFile());
-        }
-        given.forEach(ProcessEnvironment::set);
-    }
-
-    /**
-     * Where NCCL shall write. It opens the file for itself and empties it, so that a file that
-     * standard error has been sent to cannot be shared with it.
-     */
-    private static String debugFile() {
-        Path standardError = Path.of("/dev/stderr");
-        try {
-            Path target = standardError.toRealPath();
-            if (!Files.isRegularFile(target)) {
-                return standardError.toString();
-            }
-            String beside = target + ".nccl.%p";
-            LOG.log(
-                    System.Logger.Level.INFO,
-                    "NCCL_DEBUG output goes to {0} (%p is the process id); set NCCL_DEBUG_FILE to"
-                            + " choose",
-                    beside);
-            return beside;
-        } catch (IOException e) {
-            // A pipe or socket has no path.
-            return standardError.toString();
         }
     }
 
@@ -265,12 +209,6 @@ final class NcclLibrary {
                 Nccl.ncclCommGetAsyncError(at(communicator), stateCell),
                 doing);
         return stateCell.get(ValueLayout.JAVA_INT, 0);
-    }
-
-    /** The communicator's device, as NCCL knows it. */
-    static int commCuDevice(long communicator, MemorySegment deviceCell, String doing) {
-        checked("ncclCommCuDevice", Nccl.ncclCommCuDevice(at(communicator), deviceCell), doing);
-        return deviceCell.get(ValueLayout.JAVA_INT, 0);
     }
 
     static int redOpCreatePreMulSum(
