@@ -34,29 +34,29 @@ final class NcclErrors {
     private static String hint(int code) {
         return switch (code) {
             case 1 ->
-                    "a CUDA call inside NCCL failed: abort the communicator; look for an earlier"
-                            + " error of a kernel, for memory that is used up, and at NCCL_DEBUG=WARN";
+                    "a CUDA call inside NCCL failed: the communicator is lost, create a new one;"
+                            + " look for an earlier error of a kernel, for memory that is used up, and at NCCL_DEBUG=WARN";
             case 2 ->
-                    "a system call failed (socket, shared memory, file): abort the communicator;"
+                    "a system call failed (socket, shared memory, file): the communicator is lost;"
                             + " look at NCCL_SOCKET_IFNAME, firewalls, ulimit -l and -n, and the"
                             + " size of /dev/shm (docker: --shm-size)";
             case 3 ->
-                    "a check inside NCCL failed, from a bug or from overwritten memory: abort the"
-                            + " communicator; report it with the output of NCCL_DEBUG=INFO";
+                    "a check inside NCCL failed, from a bug or from overwritten memory: the"
+                            + " communicator is lost, create a new one; report it with the output of NCCL_DEBUG=INFO";
             case 4 ->
                     "NCCL refused an argument and did nothing, the communicator stays good; if our"
                             + " own checks let it pass, NCCL_DEBUG=WARN tells which it was";
             case 5 ->
                     "NCCL found a wrong use: two ranks on one GPU, ranks with different versions of"
                             + " NCCL, a feature that this machine lacks, or a group that mixes what"
-                            + " may not be mixed; NCCL_DEBUG=WARN tells which; abort the"
-                            + " communicator";
+                            + " may not be mixed; NCCL_DEBUG=WARN tells which; the"
+                            + " communicator is lost";
             case 6 ->
-                    "the network failed or a peer is gone: abort the communicator on every rank"
-                            + " and create a new one of those that are left";
+                    "the network failed or a peer is gone: the communicator is lost; create a new"
+                            + " one of the ranks that are left";
             case 7 -> "it goes on in the background; ask ncclCommGetAsyncError until it is done";
-            case 8 -> "a time limit on the device has passed: abort the communicator";
-            default -> "abort the communicator; NCCL_DEBUG=WARN may tell more";
+            case 8 -> "a time limit on the device has passed: the communicator is lost";
+            default -> "the communicator is lost, create a new one; NCCL_DEBUG=WARN may tell more";
         };
     }
 
