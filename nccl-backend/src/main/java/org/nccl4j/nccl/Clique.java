@@ -4,8 +4,12 @@ import java.lang.foreign.Arena;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.nccl4j.collectives.CollectiveException;
@@ -29,10 +33,10 @@ final class Clique {
     private static final long LONGEST_GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
 
     /** What makes an obstacle seen by a thread that is about to go into NCCL. */
-    private static final long SETTLING_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final long SEEN_AFTER_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
 
-    /** After so long an abort that does not return is reported. */
-    private static final Duration ABORT_REPORTED = Duration.ofSeconds(10);
+    /** After so long a rank that others of this process wait for in close is named in the log. */
+    private static final long LATE_CLOSER_NANOS = TimeUnit.SECONDS.toNanos(10);
 
     final String name;
     final int size;
@@ -49,16 +53,24 @@ final class Clique {
     /** Whether one has been; guarded by {@link #givingUp}. */
     boolean isGivenUp;
 
-    /** By rank; null for ranks that live elsewhere. */
-    private final Member[] members;
+    /** The ranks of this process, by rank; there may be many more elsewhere. */
+    private final SortedMap<Integer, Member> members = new TreeMap<>();
 
     /** Ranks of this process, once all of them are known. */
     private int localRanks = -1;
 
+    private final Set<String> warnings = new HashSet<>(0);
     private int closedMembers;
+    private long firstClosedNanos;
+    private boolean lateClosersReported;
     private volatile CommunicatorFailure failure;
     private boolean abortRequested;
     private boolean abortStarted;
+
+    /** Until when an abort that has started waits for threads to come out of NCCL. */
+    private volatile long graceEndNanos;
+
+    private volatile AbortPhase abortPhase = AbortPhase.WAITS_FOR_CALLERS;
     private volatile boolean over;
 
     /** Splits that ranks have called, by number: colors by rank, and the parts by color. */
@@ -74,6 +86,19 @@ final class Clique {
      */
     record Refusal(int rank, RuntimeException cause) {}
 
+    /** How far an abort is, in words for who waits for it. */
+    private enum AbortPhase {
+        WAITS_FOR_CALLERS("it still waits for threads to come out of NCCL"),
+        IN_NCCL("NCCL has not come back from it"),
+        GIVES_BACK("NCCL has come back from it, and what belonged to it is being freed");
+
+        private final String words;
+
+        AbortPhase(String words) {
+            this.words = words;
+        }
+    }
+
     /** What a split has become so far. */
     private static final class Parts {
         private final Map<Integer, Integer> localRanksByColor = new HashMap<>();
@@ -88,25 +113,34 @@ final class Clique {
         this.operationTimeout = agreed.operationTimeout();
         this.timeoutNanos = Durations.saturatedNanos(operationTimeout);
         this.abortOnFailure = agreed.abortOnFailure();
-        this.members = new Member[size];
     }
 
     // ---- ranks
 
     synchronized Member add(int rank, NcclDevice device, CommunicatorConfig config) {
         Member member = new Member(this, rank, device, config);
-        members[rank] = member;
+        members.put(rank, member);
         return member;
     }
 
     /** A rank that has not joined after all. */
     synchronized void remove(Member member) {
-        members[member.rank] = null;
+        members.remove(member.rank);
     }
 
     /** How many ranks of this process it has once all have come. */
     synchronized void expect(int localRanks) {
         this.localRanks = localRanks;
+    }
+
+    /** Warns, the first time that a rank of this process has this to say. */
+    void warnOnce(String warning) {
+        synchronized (this) {
+            if (warning.isEmpty() || !warnings.add(warning)) {
+                return;
+            }
+        }
+        LOG.log(System.Logger.Level.WARNING, warning);
     }
 
     /** Lets ranks that are being made know that one will not come; the first one counts. */
@@ -122,18 +156,12 @@ final class Clique {
 
     /** The ranks of this process, in order. */
     synchronized List<Member> local() {
-        List<Member> local = new ArrayList<>();
-        for (Member member : members) {
-            if (member != null) {
-                local.add(member);
-            }
-        }
-        return local;
+        return new ArrayList<>(members.values());
     }
 
     /** The rank, or null if it lives elsewhere. */
     synchronized Member member(int rank) {
-        return members[rank];
+        return members.get(rank);
     }
 
     /** A local rank has called a split. */
@@ -188,6 +216,15 @@ final class Clique {
 
     /** Ends it with a cause, unless it has ended before. */
     void fail(CollectiveException cause) {
+        fail(cause, LONGEST_GRACE_NANOS);
+    }
+
+    /**
+     * As above.
+     *
+     * @param graceNanos how long threads may take to come out of NCCL if it is aborted
+     */
+    void fail(CollectiveException cause, long graceNanos) {
         String table;
         synchronized (this) {
             if (failure != null || over) {
@@ -211,7 +248,7 @@ final class Clique {
             abort = abortOnFailure || abortRequested;
         }
         if (abort) {
-            requestAbort(LONGEST_GRACE_NANOS);
+            requestAbort(graceNanos);
         }
     }
 
@@ -226,101 +263,89 @@ final class Clique {
     }
 
     /**
-     * Has its work given up if it has failed, now or when it does.
+     * Has its work given up if it has failed, now or when it does. Who has less time makes an abort
+     * that has started already wait for less.
      *
      * @param graceNanos how long threads may take to come out of NCCL
      */
     void requestAbort(long graceNanos) {
+        long end = System.nanoTime() + Math.min(graceNanos, LONGEST_GRACE_NANOS);
         synchronized (this) {
             abortRequested = true;
-            if (failure == null || abortStarted || over) {
+            if (failure == null || over) {
+                return;
+            }
+            if (abortStarted) {
+                if (end - graceEndNanos < 0) {
+                    graceEndNanos = end;
+                }
                 return;
             }
             abortStarted = true;
+            graceEndNanos = end;
         }
-        NativeThread.start("abort-" + name, () -> abort(Math.min(graceNanos, LONGEST_GRACE_NANOS)));
+        NativeThread.start("abort-" + name, this::abort);
     }
 
     /** Waits for an abort that has been requested, unless it takes so long that it is reported. */
     boolean awaitAborted() {
         return Waiting.untilUninterruptibly(
-                        this::isAborted, System.nanoTime(), ABORT_REPORTED.toNanos())
+                        this::isAborted, System.nanoTime(), Aborting.REPORTED.toNanos())
                 == Waiting.Outcome.OVER;
     }
 
-    private void abort(long graceNanos) {
+    /** What an abort that is not through does. */
+    String abortInWords() {
+        return abortPhase.words;
+    }
+
+    private void abort() {
         List<Member> local = local();
         long start = System.nanoTime();
         Waiting.untilUninterruptibly(
-                () ->
-                        System.nanoTime() - start >= SETTLING_NANOS
-                                && local.stream().noneMatch(Member::isInside),
+                () -> {
+                    long now = System.nanoTime();
+                    return now - start >= SEEN_AFTER_NANOS
+                            && (now - graceEndNanos >= 0
+                                    || local.stream().noneMatch(Member::isInside));
+                },
                 start,
-                Math.max(graceNanos, SETTLING_NANOS));
+                Long.MAX_VALUE);
         // What was enqueued while it failed.
         tellStreams();
-        List<Thread> aborting = new ArrayList<>();
+        List<Aborting.Handle> handles = new ArrayList<>();
         for (Member member : local) {
+            warnIfInside(member);
             long handle = member.takeHandle();
             if (handle != 0) {
-                // None may wait for another's.
-                aborting.add(
-                        NativeThread.start(
-                                "abort-" + name + "-" + member.rank, () -> abort(member, handle)));
+                handles.add(
+                        new Aborting.Handle(handle, member.device.ordinal(), member.describe()));
             }
         }
-        join(aborting);
+        abortPhase = AbortPhase.IN_NCCL;
+        Aborting.start(name, handles).join();
+        abortPhase = AbortPhase.GIVES_BACK;
         end();
         failure.aborted();
     }
 
-    private static void abort(Member member, long handle) {
-        try {
-            NcclLibrary.commAbort(handle, "aborting " + member.describe());
-        } catch (CollectiveException e) {
+    /** NCCL allows it for non-blocking communicators only; nothing else brings the thread back. */
+    private static void warnIfInside(Member member) {
+        if (member.isInside() && !member.nonBlocking) {
             LOG.log(
-                    System.Logger.Level.ERROR,
-                    member.describe() + " could not be aborted; its memory is lost",
-                    e);
-        }
-    }
-
-    private void join(List<Thread> aborting) {
-        boolean reported = false;
-        boolean interrupted = false;
-        for (Thread thread : aborting) {
-            while (true) {
-                try {
-                    if (reported) {
-                        thread.join();
-                        break;
-                    }
-                    if (thread.join(ABORT_REPORTED)) {
-                        break;
-                    }
-                    reported = true;
-                    LOG.log(
-                            System.Logger.Level.ERROR,
-                            "the abort of communicator '"
-                                    + name
-                                    + "' has not returned from NCCL within "
-                                    + Durations.text(ABORT_REPORTED)
-                                    + "; until it does its buffers and streams are in use; destroy"
-                                    + " captured graphs, or restart the process");
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                }
-            }
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
+                    System.Logger.Level.WARNING,
+                    member.describe()
+                            + " is aborted while a thread is inside NCCL, in "
+                            + Wording.name(member.lastCall())
+                            + ": NCCL mostly comes back from that, but promises it only with"
+                            + " config.withBlocking(false); use that where ranks may stay away");
         }
     }
 
     /** NCCL has nothing of it any more. */
     private void end() {
         for (Member member : local()) {
-            member.strip();
+            member.closeResources();
         }
         over = true;
     }
@@ -337,7 +362,9 @@ final class Clique {
             member.abortedBeforeClose = isAborted();
             member.closed = true;
             member.obstruct(Member.CLOSING);
-            closedMembers++;
+            if (closedMembers++ == 0) {
+                firstClosedNanos = System.nanoTime();
+            }
             int expected = localRanks >= 0 ? localRanks : local().size();
             if (closedMembers < expected || over) {
                 return null;
@@ -357,12 +384,13 @@ final class Clique {
                     () -> {
                         try {
                             finish(each);
-                        } catch (CollectiveException e) {
+                        } catch (RuntimeException | Error e) {
                             synchronized (failures) {
-                                failures.add(e);
+                                failures.add(Wording.failure(each, "closing", e));
                             }
+                        } finally {
+                            ended.countDown();
                         }
-                        ended.countDown();
                     });
         }
         Waiting.Outcome outcome =
@@ -394,7 +422,7 @@ final class Clique {
     /** Finalizes and destroys one rank, on a thread of its own. */
     private static void finish(Member member) {
         String doing = "closing " + member.describe();
-        member.enter();
+        member.managementBegins();
         try {
             member.preMulSums.destroyAll();
             NcclLibrary.commFinalize(member.comm(), doing);
@@ -403,7 +431,7 @@ final class Clique {
                 throw NcclLibrary.failed("ncclCommFinalize", state, doing);
             }
         } finally {
-            member.leave();
+            member.managementEnds();
         }
         long handle = member.takeHandle();
         if (handle == 0) {
@@ -415,17 +443,55 @@ final class Clique {
             // Nothing has been freed, and NCCL may have left this thread inside a group, where the
             // abort would only be recorded; to end a group that is none is harmless.
             NcclLibrary.groupEnd();
-            abort(member, handle);
+            Aborting.start(
+                            member.clique.name,
+                            List.of(
+                                    new Aborting.Handle(
+                                            handle, member.device.ordinal(), member.describe())))
+                    .join();
             throw e;
         }
+    }
+
+    /** Names ranks for which others of this process have been waiting in vain to be over. */
+    void reportLateClosers(long nowNanos) {
+        List<Integer> closedRanks = new ArrayList<>();
+        List<Integer> late = new ArrayList<>();
+        synchronized (this) {
+            if (closedMembers == 0
+                    || lateClosersReported
+                    || failure != null
+                    || nowNanos - firstClosedNanos < LATE_CLOSER_NANOS) {
+                return;
+            }
+            for (Member member : local()) {
+                (member.closed ? closedRanks : late).add(member.rank);
+            }
+            if (late.isEmpty()) {
+                return;
+            }
+            lateClosersReported = true;
+        }
+        LOG.log(
+                System.Logger.Level.INFO,
+                "communicator '"
+                        + name
+                        + "': rank "
+                        + Wording.shown(closedRanks)
+                        + " is closed, and keeps its memory until rank "
+                        + Wording.shown(late)
+                        + " of this process is closed too: NCCL ends the ranks of a process"
+                        + " together");
     }
 
     CollectiveTimeoutException stillMoving(Member member) {
         return new CollectiveTimeoutException(
                 member.describe()
                         + " is closed, but its work could not be given up within "
-                        + Durations.text(ABORT_REPORTED)
-                        + ": NCCL has not come back from the abort; keep its buffers and streams",
+                        + Durations.text(Aborting.REPORTED)
+                        + ": "
+                        + abortInWords()
+                        + "; keep its buffers and streams",
                 true);
     }
 }

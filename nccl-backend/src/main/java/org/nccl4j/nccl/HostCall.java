@@ -60,8 +60,13 @@ final class HostCall {
             each.member().requireOpen(kind.operation());
         }
         long number = 0;
-        for (NcclCommunicator each : communicators) {
-            number = each.member().collectives++;
+        for (int i = 0; i < communicators.size(); i++) {
+            Member member = communicators.get(i).member();
+            number = member.collectives++;
+            if (kind == OperationKind.SPLIT) {
+                // For messages; an exchange is noted when it is enqueued.
+                member.begin(kind, 0, null, null, (int) given.get(i)[0], null, number);
+            }
         }
         HostCall call = new HostCall(communicators, kind, number, given);
         List<Member> members = call.members;
@@ -146,10 +151,11 @@ final class HostCall {
             } else {
                 exchange(awaitSlots());
             }
-        } catch (CollectiveException e) {
-            clique.fail(e);
+        } catch (RuntimeException | Error e) {
+            clique.fail(Wording.failure(members.getFirst(), kind.operation() + " on", e));
+        } finally {
+            finish();
         }
-        finish();
     }
 
     private void finish() {
@@ -183,6 +189,7 @@ final class HostCall {
         return taken;
     }
 
+    /** The watchdog fails the communicator when this call is overdue, which ends the wait. */
     private List<CountExchange.Result> awaitSlots() {
         List<CountExchange.Result> taken = new ArrayList<>();
         Waiting.untilUninterruptibly(
@@ -224,29 +231,27 @@ final class HostCall {
     private void split() {
         awaitNoWork();
         List<MemorySegment> cells = new ArrayList<>();
-        for (Member member : members) {
-            member.enter();
+        for (int i = 0; i < members.size(); i++) {
             cells.add(clique.arena.allocate(ValueLayout.ADDRESS));
         }
         try {
+            members.forEach(Member::managementBegins);
+            try {
+                requireSound();
+                splitNatively(cells);
+            } finally {
+                members.forEach(Member::managementEnds);
+            }
+            // The parent may have failed meanwhile, so that nobody gets any.
             requireSound();
-            splitNatively(cells);
-        } finally {
-            members.forEach(Member::leave);
-        }
-        if (clique.cause() != null) {
-            cells.forEach(HostCall::abortChild);
-        }
-        requireSound();
-        try {
             for (int i = 0; i < members.size(); i++) {
                 children[i] = child(i, handle(cells.get(i)));
             }
-        } catch (CollectiveException e) {
+            done = true;
+        } catch (RuntimeException | Error e) {
             abortChildren(cells, e);
             throw e;
         }
-        done = true;
     }
 
     /** NCCL may deadlock if a split comes while operations of the communicator are under way. */
@@ -279,24 +284,24 @@ final class HostCall {
         return cell.get(ValueLayout.JAVA_LONG, 0);
     }
 
-    /** One of them could not be furnished, so that nobody gets any. */
-    private void abortChildren(List<MemorySegment> cells, CollectiveException failure) {
+    /** What NCCL has made of a split that failed; also where only some ranks got a communicator. */
+    private void abortChildren(List<MemorySegment> cells, Throwable failure) {
+        List<Aborting.Handle> handles = new ArrayList<>();
         for (int i = 0; i < members.size(); i++) {
-            if (children[i] == null) {
-                abortChild(cells.get(i));
-            } else {
+            if (children[i] != null) {
                 Clique part = children[i].member().clique;
-                part.fail(failure);
+                part.fail(Wording.failure(children[i].member(), "making", failure));
                 part.requestAbort(0);
+            } else if (handle(cells.get(i)) != 0) {
+                Member parent = members.get(i);
+                handles.add(
+                        new Aborting.Handle(
+                                handle(cells.get(i)),
+                                parent.device.ordinal(),
+                                "a part of " + parent.describe() + ", from a split that failed,"));
             }
         }
-    }
-
-    /** The parent has failed meanwhile, so that nobody gets it. */
-    private static void abortChild(MemorySegment cell) {
-        if (handle(cell) != 0) {
-            NcclLibrary.commAbort(handle(cell), "aborting a part of a communicator that failed");
-        }
+        Aborting.start(clique.name + "-split", handles).join();
     }
 
     private void splitNatively(List<MemorySegment> cells) {
@@ -358,12 +363,12 @@ final class HostCall {
         child.made(handle);
         boolean furnished = false;
         try {
-            child.furnish();
+            child.openResources();
             furnished = true;
         } finally {
             if (!furnished) {
                 child.takeHandle();
-                child.strip();
+                child.closeResources();
                 part.remove(child);
             }
         }

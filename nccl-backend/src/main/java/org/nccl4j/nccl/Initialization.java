@@ -6,12 +6,15 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
 import org.nccl4j.collectives.Bootstrap;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.NcclOption;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.RankInfo;
 import org.nccl4j.collectives.Rendezvous;
@@ -34,8 +37,14 @@ final class Initialization {
     /** How long a caller whose time is over waits for what NCCL has begun to be given up. */
     private static final Duration GIVING_UP = Duration.ofMillis(500);
 
-    /** How soon NCCL comes back for a rank when another one of this process has been aborted. */
-    private static final Duration CONSEQUENCES = Duration.ofMillis(50);
+    /**
+     * How long a rank may take to come back by itself when another one of this process has been
+     * aborted. NCCL leaves the handle of an init that has failed to its caller, as far as its
+     * source tells up to 2.30; a library that ends it sets the cell to null, which is seen after
+     * this. Who takes longer has not noticed, as is common before all ranks are connected, and is
+     * aborted.
+     */
+    private static final Duration NOTICING = Duration.ofMillis(50);
 
     private Initialization() {}
 
@@ -67,7 +76,8 @@ final class Initialization {
         for (int rank = 0; rank < ranks; rank++) {
             members.add(clique.add(rank, NcclSetup.get().device(rank), config));
         }
-        connect(members, newUniqueId(), startNanos);
+        UniqueId id = newUniqueId(where(members), startNanos, config.operationTimeout());
+        connect(members, id, startNanos);
         return members.stream().<Communicator>map(NcclCommunicator::open).toList();
     }
 
@@ -109,7 +119,10 @@ final class Initialization {
         int turn = Places.deviceFor(self, roster.ranks(), NcclSetup.get().devices().size());
         NcclDevice device = NcclSetup.get().device(config.deviceOrdinal().orElse(turn));
         Places.requireDistinct(rendezvous, roster, self, device, config, startNanos);
-        UniqueId id = roster.id(Initialization::newUniqueId);
+        UniqueId id =
+                roster.id(() ->
+                        newUniqueId(
+                                where(rank, size, config), startNanos, config.operationTimeout()));
         return join(id, rank, size, device, config, startNanos);
     }
 
@@ -131,16 +144,63 @@ final class Initialization {
     }
 
     static UniqueId newUniqueId() {
+        return newUniqueId(
+                "newUniqueId: ",
+                System.nanoTime(),
+                CommunicatorConfig.defaults().operationTimeout());
+    }
+
+    /** NCCL looks for the network for it, which has no deadline of its own. */
+    private static UniqueId newUniqueId(String where, long startNanos, Duration timeout) {
+        CompletableFuture<UniqueId> made = new CompletableFuture<>();
+        NativeThread.start("unique-id", () -> makeUniqueId(made));
+        return switch (Waiting.until(made::isDone, startNanos, Durations.saturatedNanos(timeout))) {
+            case OVER -> {
+                if (made.state() == Future.State.FAILED) {
+                    throw thrownHere(made.exceptionNow());
+                }
+                yield made.resultNow();
+            }
+            case INTERRUPTED ->
+                    throw new WaitInterruptedException(
+                            where
+                                    + "interrupted while NCCL was making a unique id; nothing was"
+                                    + " made, call it again");
+            case OUT_OF_TIME ->
+                    throw new CollectiveTimeoutException(
+                            where
+                                    + "NCCL has not made a unique id within "
+                                    + Durations.text(timeout)
+                                    + "; it looks for the network interface then: see"
+                                    + " NCCL_SOCKET_IFNAME and NCCL_DEBUG=INFO; nothing was made",
+                            false);
+        };
+    }
+
+    private static void makeUniqueId(CompletableFuture<UniqueId> made) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment bytes = arena.allocate(UniqueId.SIZE_BYTES);
             NcclLibrary.getUniqueId(bytes);
-            return new UniqueId(bytes.toArray(ValueLayout.JAVA_BYTE));
+            made.complete(new UniqueId(bytes.toArray(ValueLayout.JAVA_BYTE)));
+        } catch (RuntimeException | Error e) {
+            made.completeExceptionally(e);
         }
+    }
+
+    private static RuntimeException thrownHere(Throwable failure) {
+        if (failure instanceof CollectiveException known) {
+            return known.forThisThread();
+        }
+        return new IllegalStateException("making a unique id failed: " + failure, failure);
     }
 
     private static void requireSupported(CommunicatorConfig config) {
         String what = null;
-        if (config.traceFile().isPresent()) {
+        if (config.nccl().values().getOrDefault(NcclOption.SPLIT_SHARE, 0) != 0) {
+            what =
+                    "have a split share its parent's resources: NCCL then aborts the family"
+                            + " together, which this backend does not; leave SPLIT_SHARE out";
+        } else if (config.traceFile().isPresent()) {
             what = "write a trace file: NCCL does not tell its steps; leave traceFile out";
         } else if (config.timing()) {
             what = "time operations yet; leave timing out, or time them with DeviceEvents";
@@ -174,7 +234,7 @@ final class Initialization {
 
     private static void connect(List<Member> members, UniqueId id, long startNanos) {
         Clique clique = members.getFirst().clique;
-        NativeConfig.warnOfIgnored(members.getFirst().config);
+        clique.warnOnce(NativeConfig.ignored(members.getFirst().config));
         Attempt attempt = new Attempt(members, id);
         NativeThread.start("init-" + clique.name, attempt);
         Waiting.Outcome outcome =
@@ -196,9 +256,7 @@ final class Initialization {
                     case OUT_OF_TIME ->
                             new CollectiveTimeoutException(
                                     where(members)
-                                            + missing(members)
-                                            + " within "
-                                            + Durations.text(clique.operationTimeout)
+                                            + Wording.notConnected(clique, id)
                                             + "; "
                                             + again(members),
                                     false);
@@ -233,24 +291,6 @@ final class Initialization {
                 ? "nothing was made, call it again"
                 : "nothing was made; an id serves once, so create again with a new one, or a new"
                         + " job name, on every rank";
-    }
-
-    /** Who has not come, as far as this process can know. */
-    private static String missing(List<Member> members) {
-        Clique clique = members.getFirst().clique;
-        List<Integer> elsewhere = new ArrayList<>();
-        for (int rank = 0; rank < clique.size; rank++) {
-            if (clique.member(rank) == null) {
-                elsewhere.add(rank);
-            }
-        }
-        return elsewhere.isEmpty()
-                ? "all ranks have come, but NCCL has not connected them; look at NCCL_DEBUG=INFO;"
-                        + " not done"
-                : "rank "
-                        + Wording.shown(elsewhere)
-                        + " did not come in this process, nor, it seems, all of them in others;"
-                        + " NCCL has not connected all ranks";
     }
 
     /** One try to make the communicators of ranks that one thread drives. */
@@ -290,7 +330,7 @@ final class Initialization {
                 make();
                 if (take()) {
                     settle();
-                    furnish();
+                    openResources();
                 }
             } catch (RuntimeException e) {
                 failure = e;
@@ -376,66 +416,78 @@ final class Initialization {
             }
         }
 
-        private void furnish() {
+        /**
+         * Should it take too long the caller gives up; what was opened after that is closed here.
+         */
+        private void openResources() {
             for (Member member : members) {
                 if (!abandoned) {
-                    member.furnish();
+                    member.openResources();
                 }
             }
             synchronized (this) {
                 if (abandoned) {
-                    members.forEach(Member::strip);
+                    members.forEach(Member::closeResources);
                 }
             }
         }
 
-        /** Aborts what NCCL has made so far; it comes back from its wait then. */
+        /**
+         * Aborts what NCCL has made so far; it comes back from its wait then. A rank at a time, of
+         * all that this process gives up: where one is aborted NCCL may come back with an error for
+         * the others, and ends what it had made of them. When it has, their cells tell; one that
+         * does not come back is aborted all the same.
+         */
         void giveUp() {
             Clique clique = members.getFirst().clique;
-            // One rank after the other: when one is aborted, NCCL may come back with an error for
-            // the next, whose handle is dead from then on.
+            boolean isBack;
             synchronized (clique.givingUp) {
                 if (clique.isGivenUp) {
-                    Waiting.untilUninterruptibly(
-                            () -> over, System.nanoTime(), CONSEQUENCES.toNanos());
+                    awaitOver(NOTICING);
                 }
                 clique.isGivenUp = true;
-                abortHandles();
+                isBack = abortHandles();
             }
-        }
-
-        /** One after the other, for the same reason. */
-        private void abortHandles() {
-            List<Thread> aborting = new ArrayList<>();
-            for (Member member : members) {
-                if (!aborting.isEmpty()) {
-                    Waiting.untilUninterruptibly(
-                            () -> over, System.nanoTime(), CONSEQUENCES.toNanos());
-                }
-                long handle = takeBack(member);
-                if (handle != 0) {
-                    aborting.add(
-                            NativeThread.start(
-                                    "abort-" + member.clique.name + "-" + member.rank,
-                                    () -> abort(member, handle)));
-                }
-            }
-            long start = System.nanoTime();
-            Waiting.Outcome outcome =
-                    Waiting.untilUninterruptibly(
-                            () -> over && aborting.stream().noneMatch(Thread::isAlive),
-                            start,
-                            GIVING_UP.toNanos());
-            members.forEach(Member::strip);
-            if (outcome == Waiting.Outcome.OUT_OF_TIME) {
+            members.forEach(Member::closeResources);
+            if (!isBack) {
                 LOG.log(
                         System.Logger.Level.WARNING,
                         where(members)
                                 + "NCCL has not come back within "
                                 + Durations.text(GIVING_UP)
                                 + " from making it, though it was aborted; a thread of it stays"
-                                + " behind");
+                                + " behind, and what NCCL has allocated on the device until it"
+                                + " does");
             }
+        }
+
+        private boolean abortHandles() {
+            List<Aborting> begun = new ArrayList<>();
+            for (Member member : members) {
+                if (!begun.isEmpty()) {
+                    awaitOver(NOTICING);
+                }
+                long handle = takeBack(member);
+                if (handle != 0) {
+                    begun.add(
+                            Aborting.start(
+                                    member.clique.name,
+                                    List.of(
+                                            new Aborting.Handle(
+                                                    handle,
+                                                    member.device.ordinal(),
+                                                    member.describe()))));
+                }
+            }
+            return Waiting.untilUninterruptibly(
+                            () -> over && begun.stream().allMatch(Aborting::isOver),
+                            System.nanoTime(),
+                            GIVING_UP.toNanos())
+                    == Waiting.Outcome.OVER;
+        }
+
+        private void awaitOver(Duration longest) {
+            Waiting.untilUninterruptibly(() -> over, System.nanoTime(), longest.toNanos());
         }
 
         /** The handle that is to be aborted; 0 if NCCL has made none, or ended it. */
@@ -445,17 +497,6 @@ final class Initialization {
             long handle = taken != 0 ? taken : handle(member);
             member.communicatorCell.set(ValueLayout.JAVA_LONG, 0, 0);
             return handle;
-        }
-
-        private void abort(Member member, long handle) {
-            try {
-                NcclLibrary.commAbort(handle, "giving up " + doing(member));
-            } catch (CollectiveException e) {
-                LOG.log(
-                        System.Logger.Level.ERROR,
-                        member.describe() + " could not be aborted; its memory is lost",
-                        e);
-            }
         }
     }
 }

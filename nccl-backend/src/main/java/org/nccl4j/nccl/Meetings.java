@@ -105,12 +105,7 @@ final class Meetings {
 
     /** Whether ranks may share a GPU. */
     static boolean isGpuShared() {
-        return "1".equals(environment(SHARED_GPU));
-    }
-
-    /** A variable as NCCL sees it. */
-    static String environment(String name) {
-        return System.getProperty("nccl4j.env." + name, System.getenv(name));
+        return "1".equals(NcclEnvironment.value(SHARED_GPU));
     }
 
     private static boolean agree(CommunicatorConfig one, CommunicatorConfig other) {

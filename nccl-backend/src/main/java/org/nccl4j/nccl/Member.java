@@ -7,6 +7,7 @@ import java.lang.invoke.VarHandle;
 import java.lang.ref.WeakReference;
 import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
@@ -26,7 +27,7 @@ import org.nccl4j.collectives.ReduceOp;
  */
 final class Member {
     /** So many calls are remembered for messages. */
-    private static final int RECORDS = 256;
+    static final int RECORDS = 256;
 
     /** What a barrier reduces. */
     private static final long SCRATCH_BYTES = 256;
@@ -83,6 +84,9 @@ final class Member {
     private long left;
     private int obstacles;
 
+    /** Threads of our own that are inside NCCL for it, beside the user's. */
+    private final AtomicInteger managing = new AtomicInteger();
+
     // ---- numbers, by the communicator's thread
 
     long collectives;
@@ -125,7 +129,7 @@ final class Member {
         this.size = clique.size;
         this.device = device;
         this.config = config;
-        String forced = Meetings.environment("NCCL_COMM_BLOCKING");
+        String forced = NcclEnvironment.value("NCCL_COMM_BLOCKING");
         this.nonBlocking = forced == null ? !config.blocking() : forced.equals("0");
         this.communicatorCell = clique.arena.allocate(ValueLayout.ADDRESS);
         this.stateCell = clique.arena.allocate(ValueLayout.JAVA_INT);
@@ -174,7 +178,9 @@ final class Member {
     }
 
     /**
-     * Waits until a call of a non-blocking communicator is done, or its handle has been taken away.
+     * Waits until a call of a non-blocking communicator is done, or its handle has been taken away,
+     * which whoever watches the call's deadline does: the watchdog for operations and splits, the
+     * caller of create and of close for theirs.
      *
      * @return the communicator's state
      */
@@ -210,7 +216,7 @@ final class Member {
      * Gives it the memory and stream of its own, before its first operation: to get them later may
      * make the device wait for work that waits for other ranks.
      */
-    void furnish() {
+    void openResources() {
         scratch = device.allocate(SCRATCH_BYTES);
         counts = CountExchange.open(this);
     }
@@ -220,7 +226,7 @@ final class Member {
     }
 
     /** Gives back what belongs to it; NCCL does not use it any more. */
-    void strip() {
+    void closeResources() {
         if (scratch != null) {
             scratch.close();
         }
@@ -243,25 +249,54 @@ final class Member {
     // ---- going into NCCL
 
     /**
-     * Announces that this thread goes into NCCL, then says whether it may. In any case {@link
+     * Announces that the user's thread goes into NCCL, then says whether it may; if so {@link
      * #leave} must follow. Who aborts puts the obstacle up, waits a millisecond, and then looks
      * whether a thread is inside: so either that sees the obstacle, or this is seen inside, without
-     * a fence here.
+     * a fence here. Not if another thread is inside, as far as can be seen: nothing here is atomic.
      */
     boolean enter() {
-        ENTERED.setOpaque(this, entered + 1);
-        return (int) OBSTACLES.getOpaque(this) == 0;
+        long before = entered;
+        if (before != left || (int) OBSTACLES.getOpaque(this) != 0) {
+            // Nothing has been announced, which would hide who is inside.
+            return false;
+        }
+        ENTERED.setOpaque(this, before + 1);
+        if ((int) OBSTACLES.getOpaque(this) == 0) {
+            return true;
+        }
+        leave();
+        return false;
     }
 
     void leave() {
         LEFT.setRelease(this, entered);
     }
 
-    boolean isInside() {
-        return (long) LEFT.getAcquire(this) != (long) ENTERED.getAcquire(this);
+    /** A thread of ours goes into NCCL, whatever the obstacles; {@link #managementEnds} follows. */
+    void managementBegins() {
+        managing.incrementAndGet();
     }
 
-    /** Names the call that is inside, or -1. */
+    void managementEnds() {
+        managing.decrementAndGet();
+    }
+
+    boolean isInside() {
+        return (long) LEFT.getAcquire(this) != (long) ENTERED.getAcquire(this)
+                || managing.get() > 0;
+    }
+
+    /**
+     * Why {@link #enter} refused.
+     *
+     * @throws CollectiveException in any case
+     */
+    CollectiveException refusal(String operation) {
+        requireOpen(operation);
+        return Wording.severalThreads(operation, this);
+    }
+
+    /** Names the user's call that is inside, or -1. */
     long insideEntry() {
         long leftNow = (long) LEFT.getAcquire(this);
         long enteredNow = (long) ENTERED.getAcquire(this);
@@ -292,7 +327,7 @@ final class Member {
             return;
         }
         requireOpen(operation);
-        // The watchdog fails it if the oldest of them takes too long.
+        // The watchdog fails it when the oldest of them takes too long, which ends this wait.
         Waiting.Outcome outcome =
                 Waiting.untilUninterruptibly(
                         this::isHostCallFree, System.nanoTime(), Long.MAX_VALUE);
@@ -426,6 +461,14 @@ final class Member {
         return null;
     }
 
+    /**
+     * Whether calls before one that is the oldest unpassed one as far as is remembered may be so
+     * too: more are outstanding than are remembered.
+     */
+    boolean mayHaveForgottenEarlier(CallRecord oldest) {
+        return recorded > RECORDS && oldest.ticket > oldest.stream.passed() + 1;
+    }
+
     // ---- streams
 
     private void note(NcclStream stream) {
@@ -468,5 +511,10 @@ final class Member {
                 stream.fail(failure);
             }
         }
+    }
+
+    @Override
+    public String toString() {
+        return describe();
     }
 }

@@ -17,8 +17,6 @@ import org.nccl4j.collectives.NcclOption;
  * <p>Thread safety: all methods may be called from any thread.
  */
 final class NativeConfig {
-    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
-
     private static final int MAGIC = 0xcafebeef;
     private static final int UNDEFINED = Integer.MIN_VALUE;
 
@@ -70,8 +68,8 @@ final class NativeConfig {
         }
     }
 
-    /** Says which settings the loaded library is too old for. */
-    static void warnOfIgnored(CommunicatorConfig config) {
+    /** A warning of settings that the loaded library is too old for, empty if there are none. */
+    static String ignored(CommunicatorConfig config) {
         int version = NcclLibrary.versionCode();
         List<String> ignored = new ArrayList<>();
         config.nccl().values().keySet().stream()
@@ -82,17 +80,15 @@ final class NativeConfig {
         if (isNamed && COMMUNICATOR_NAME_SINCE > version) {
             ignored.add(named("commName", COMMUNICATOR_NAME_SINCE));
         }
-        if (!ignored.isEmpty()) {
-            LOG.log(
-                    System.Logger.Level.WARNING,
-                    "communicator '"
-                            + config.name()
-                            + "': NCCL "
-                            + NcclLibrary.version()
-                            + " ignores "
-                            + String.join(", ", ignored)
-                            + "; leave it out or install a newer NCCL");
-        }
+        return ignored.isEmpty()
+                ? ""
+                : "communicator '"
+                        + config.name()
+                        + "': NCCL "
+                        + NcclLibrary.version()
+                        + " ignores "
+                        + String.join(", ", ignored)
+                        + "; leave it out or install a newer NCCL";
     }
 
     private static String named(String field, int since) {

@@ -182,9 +182,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
             int root,
             NcclStream stream) {
         if (!member.enter()) {
-            member.leave();
-            member.requireOpen(kind.operation());
-            throw new IllegalStateException("an obstacle that nobody knows");
+            throw member.refusal(kind.operation());
         }
         CallRecord call = member.begin(kind, count, type, op, root, stream);
         try {
@@ -406,14 +404,14 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
 
     @Override
     public void abort(Duration timeout) {
-        long budgetNanos = Durations.saturatedNanos(timeout);
+        long budgetNanos = Math.max(0, Durations.saturatedNanos(timeout));
         long startNanos = System.nanoTime();
         synchronized (clique) {
             if (member.closed) {
                 return;
             }
         }
-        clique.fail(Wording.aborted(member));
+        clique.fail(Wording.aborted(member), budgetNanos / 2);
         clique.requestAbort(budgetNanos / 2);
         switch (Waiting.until(clique::isAborted, startNanos, budgetNanos)) {
             case OVER -> {}
@@ -427,9 +425,10 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
                             "the abort of "
                                     + member.describe()
                                     + " did not come through within "
-                                    + Durations.text(timeout)
-                                    + ": NCCL has not come back from it; call it again to go on"
-                                    + " waiting",
+                                    + Durations.text(Duration.ofNanos(budgetNanos))
+                                    + ": "
+                                    + clique.abortInWords()
+                                    + "; call it again to go on waiting",
                             false);
         }
     }

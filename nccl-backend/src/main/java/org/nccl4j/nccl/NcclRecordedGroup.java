@@ -95,8 +95,8 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         } finally {
             for (int i = 0; i < members.length; i++) {
                 members[i].preMulSums.release();
-                members[i].leave();
             }
+            leave(members.length);
         }
         requireSound();
         if (FlightRecord.isEnabled()) {
@@ -123,15 +123,28 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
 
     private void enter() {
         for (int i = 0; i < members.length; i++) {
-            boolean free = members[i].enter();
-            if (free || asHostCall && members[i].clique.cause() == null) {
-                continue;
+            if (asHostCall) {
+                // Its obstacle is this call itself, and the user's thread is elsewhere.
+                members[i].managementBegins();
+                if (members[i].clique.cause() != null) {
+                    leave(i + 1);
+                    throw members[i].clique.cause().forThisThread();
+                }
+            } else if (!members[i].enter()) {
+                leave(i);
+                throw members[i].refusal("a group");
             }
-            for (int entered = 0; entered <= i; entered++) {
-                members[entered].leave();
+        }
+    }
+
+    /** The first members. */
+    private void leave(int count) {
+        for (int i = 0; i < count; i++) {
+            if (asHostCall) {
+                members[i].managementEnds();
+            } else {
+                members[i].leave();
             }
-            members[i].requireOpen("a group");
-            throw new IllegalStateException("an obstacle that nobody knows");
         }
     }
 

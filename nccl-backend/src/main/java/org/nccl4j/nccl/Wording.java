@@ -3,9 +3,13 @@ package org.nccl4j.nccl;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.StringJoiner;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.CommunicatorAbortedException;
+import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.UniqueId;
 import org.nccl4j.collectives.spi.Durations;
 
 /**
@@ -16,6 +20,10 @@ import org.nccl4j.collectives.spi.Durations;
  */
 final class Wording {
     private static final int SHOWN_RANKS = 16;
+
+    /** Behind a call that is the oldest one known, while there were too many to remember all. */
+    private static final String FORGOTTEN =
+            " (or an earlier one: the last " + Member.RECORDS + " are remembered)";
 
     private Wording() {}
 
@@ -69,7 +77,7 @@ final class Wording {
     /** An operation whose time is over, at the head of its stream. */
     static CollectiveTimeoutException timeout(Member member, CallRecord call) {
         return new CollectiveTimeoutException(
-                start(member, call, "was not done")
+                start(member, call, "was not done", member.mayHaveForgottenEarlier(call))
                         + others(member, call)
                         + hint(call)
                         + "; create a new communicator",
@@ -88,7 +96,7 @@ final class Wording {
                     true);
         }
         return new CollectiveTimeoutException(
-                start(member, call, "has not returned from NCCL")
+                start(member, call, "has not returned from NCCL", false)
                         + "NCCL connects to peers when they are first used, and waits for them; "
                         + others(member, call)
                         + hint(call)
@@ -113,10 +121,11 @@ final class Wording {
                 true);
     }
 
-    private static String start(Member member, CallRecord call, String what) {
+    private static String start(Member member, CallRecord call, String what, boolean orEarlier) {
         return call(call)
                 + ", #"
                 + call.number
+                + (orEarlier ? FORGOTTEN : "")
                 + " of communicator '"
                 + member.clique.name
                 + "', "
@@ -164,19 +173,16 @@ final class Wording {
     /** Who has not called a collective, as far as can be known. */
     private static String absent(Member member, long number, boolean hostCall) {
         StringJoiner absent = new StringJoiner("; ");
-        List<Integer> elsewhere = new ArrayList<>();
         String hint = "";
-        for (int rank = 0; rank < member.size; rank++) {
-            Member other = member.clique.member(rank);
-            if (other == null) {
-                elsewhere.add(rank);
-            } else if (other.collectives <= number) {
-                absent.add("rank " + rank + " has not called it and " + state(other));
+        for (Member other : member.clique.local()) {
+            if (other.collectives <= number) {
+                absent.add("rank " + other.rank + " has not called it and " + state(other));
                 if (hint.isEmpty()) {
-                    hint = groupHint(other);
+                    hint = hostCall ? listHint(other) : groupHint(other);
                 }
             }
         }
+        String elsewhere = elsewhere(member.clique);
         if (absent.length() == 0 && elsewhere.isEmpty()) {
             absent.add(
                     "all ranks have called "
@@ -186,13 +192,69 @@ final class Wording {
         }
         if (!elsewhere.isEmpty()) {
             absent.add(
-                    (elsewhere.size() == 1 ? "rank " : "ranks ")
-                            + shown(elsewhere)
-                            + (elsewhere.size() == 1 ? " lives" : " live")
+                    elsewhere
+                            + (isOne(elsewhere) ? " lives" : " live")
                             + " in other processes: look for a branch, an exception or a dead"
                             + " process there");
         }
         return absent + hint;
+    }
+
+    /** The ranks that do not live in this process, such as "ranks 0, 2-5"; empty if all do. */
+    static String elsewhere(Clique clique) {
+        List<String> ranges = new ArrayList<>();
+        int next = 0;
+        for (Member member : clique.local()) {
+            addRange(ranges, next, member.rank - 1);
+            next = member.rank + 1;
+        }
+        addRange(ranges, next, clique.size - 1);
+        if (ranges.isEmpty()) {
+            return "";
+        }
+        boolean one = ranges.size() == 1 && !ranges.getFirst().contains("-");
+        StringJoiner text = new StringJoiner(", ", one ? "rank " : "ranks ", "");
+        ranges.subList(0, Math.min(SHOWN_RANKS, ranges.size())).forEach(text::add);
+        if (ranges.size() > SHOWN_RANKS) {
+            text.add("and more");
+        }
+        return text.toString();
+    }
+
+    private static void addRange(List<String> ranges, int first, int last) {
+        if (first == last) {
+            ranges.add(Integer.toString(first));
+        } else if (first < last) {
+            ranges.add(first + "-" + last);
+        }
+    }
+
+    private static boolean isOne(String ranks) {
+        return ranks.startsWith("rank ");
+    }
+
+    /** That ranks have not been connected in time; who is missing NCCL does not tell. */
+    static String notConnected(Clique clique, UniqueId id) {
+        String elsewhere = elsewhere(clique);
+        String network = NcclEnvironment.value("NCCL_SOCKET_IFNAME");
+        return "NCCL has not connected the "
+                + clique.size
+                + " ranks within "
+                + Durations.text(clique.operationTimeout)
+                + (elsewhere.isEmpty()
+                        ? ", though all of them are in this process; NCCL_DEBUG=INFO shows how far"
+                                + " each has come"
+                        : "; "
+                                + elsewhere
+                                + (isOne(elsewhere) ? " has" : " have")
+                                + " not come in this process, and NCCL does not tell who is missing"
+                                + " of those in others: check that they have started, hold "
+                                + id
+                                + ", and reach this host over the network ("
+                                + (network == null
+                                        ? "NCCL_SOCKET_IFNAME is not set"
+                                        : "NCCL_SOCKET_IFNAME=" + network)
+                                + "); NCCL_DEBUG=INFO shows how far each has come");
     }
 
     static String shown(List<Integer> ranks) {
@@ -210,6 +272,13 @@ final class Wording {
     private static String groupHint(Member absent) {
         return absent.lastCall() == null
                 ? "; one thread that drives several ranks must use Backend.group"
+                : "";
+    }
+
+    private static String listHint(Member absent) {
+        return absent.lastCall() == null
+                ? "; one thread that drives several ranks must use Backend.split or"
+                        + " Backend.exchangeCounts, which take a list"
                 : "";
     }
 
@@ -231,6 +300,17 @@ final class Wording {
                 + " sendRecv";
     }
 
+    /** A call that meets another thread's. */
+    static InvalidArgumentException severalThreads(String operation, Member member) {
+        return new InvalidArgumentException(
+                operation
+                        + ": another thread is using "
+                        + member.describe()
+                        + "; a communicator belongs to one thread at a time: let one thread issue"
+                        + " its operations, or hand it over when its calls have returned; nothing"
+                        + " was enqueued");
+    }
+
     static CommunicatorAbortedException aborted(Member member) {
         return new CommunicatorAbortedException(
                 "rank "
@@ -239,10 +319,26 @@ final class Wording {
                         + member.size
                         + " aborted communicator '"
                         + member.clique.name
-                        + "' after "
-                        + name(member.lastCall())
+                        + (member.lastCall() == null
+                                ? "' before its first operation"
+                                : "' after " + name(member.lastCall()))
                         + "; unfinished work of the ranks of this process was given up; create a"
                         + " new communicator");
+    }
+
+    /** What went wrong on a thread of ours, as an exception that users know. */
+    static CollectiveException failure(Member member, String doing, Throwable cause) {
+        return cause instanceof CollectiveException known
+                ? known
+                : new RankFailedException(
+                        member.rank,
+                        doing
+                                + " "
+                                + member.describe()
+                                + " failed: "
+                                + cause
+                                + "; create a new communicator",
+                        cause);
     }
 
     /** Work that close has waited for. */
@@ -266,12 +362,7 @@ final class Wording {
 
     /** Ranks that could not be finalized. */
     static CollectiveTimeoutException closeTimeout(Clique clique) {
-        List<Integer> elsewhere = new ArrayList<>();
-        for (int rank = 0; rank < clique.size; rank++) {
-            if (clique.member(rank) == null) {
-                elsewhere.add(rank);
-            }
-        }
+        String elsewhere = elsewhere(clique);
         return new CollectiveTimeoutException(
                 "communicator '"
                         + clique.name
@@ -279,9 +370,9 @@ final class Wording {
                         + Durations.text(clique.operationTimeout)
                         + (elsewhere.isEmpty()
                                 ? ""
-                                : ": look whether rank "
-                                        + shown(elsewhere)
-                                        + " of other processes has closed it too")
+                                : ": look whether "
+                                        + elsewhere
+                                        + " of other processes closed it too")
                         + "; it was aborted, results that were synchronized are good",
                 true);
     }
@@ -303,7 +394,11 @@ final class Wording {
             for (NcclStream stream : member.streams()) {
                 CallRecord call = member.oldestUnpassed(stream);
                 if (call != null) {
-                    table.append(", waits for ").append(name(call)).append(" on ").append(stream);
+                    table.append(", waits for ")
+                            .append(name(call))
+                            .append(member.mayHaveForgottenEarlier(call) ? FORGOTTEN : "")
+                            .append(" on ")
+                            .append(stream);
                 }
             }
         }
