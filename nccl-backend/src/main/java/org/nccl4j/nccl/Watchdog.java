@@ -1,5 +1,6 @@
 package org.nccl4j.nccl;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -26,9 +27,13 @@ final class Watchdog {
     /** While somebody waits for what only it finds out. */
     private static final long HURRIED_TICK_NANOS = TimeUnit.MICROSECONDS.toNanos(200);
 
+    /** How often it is looked whether the watchdog itself moves. */
+    private static final Duration LISTENING = Duration.ofSeconds(5);
+
     static final Watchdog SHARED = new Watchdog();
 
     private final List<Clique> watched = new ArrayList<>();
+    private final Heartbeat heartbeat = new Heartbeat();
     private Thread thread;
     private int hurried;
 
@@ -40,7 +45,13 @@ final class Watchdog {
         }
         watched.add(clique);
         if (thread == null) {
-            thread = NativeThread.start("watchdog", this::run);
+            Thread watching = NativeThread.start("watchdog", this::run);
+            thread = watching;
+            Thread.ofPlatform()
+                    .daemon()
+                    .name("nccl4j-heartbeat")
+                    .inheritInheritableThreadLocals(false)
+                    .start(() -> listen(watching));
         } else {
             LockSupport.unpark(thread);
         }
@@ -54,6 +65,20 @@ final class Watchdog {
 
     synchronized void calm() {
         hurried--;
+    }
+
+    /** As long as the watchdog lives; calls nothing native. */
+    private void listen(Thread watching) {
+        try {
+            while (!watching.join(LISTENING)) {
+                String overdue = heartbeat.overdue(System.nanoTime());
+                if (overdue != null) {
+                    LOG.log(System.Logger.Level.ERROR, overdue);
+                }
+            }
+        } catch (InterruptedException e) {
+            LOG.log(System.Logger.Level.WARNING, "nobody listens to the watchdog any more", e);
+        }
     }
 
     private void run() {
@@ -97,11 +122,12 @@ final class Watchdog {
     }
 
     /** Returns whether anything is outstanding. */
-    private static boolean look(List<Clique> cliques) {
+    private boolean look(List<Clique> cliques) {
         long now = System.nanoTime();
         boolean outstanding = false;
         List<NcclStream> streams = new ArrayList<>();
         for (Clique clique : cliques) {
+            clique.reportLateClosers(now);
             for (Member member : clique.local()) {
                 if (clique.cause() == null) {
                     outstanding |= look(member, now);
@@ -119,10 +145,29 @@ final class Watchdog {
         return outstanding;
     }
 
-    private static boolean look(Member member, long now) {
+    private int askState(Member member) {
+        heartbeat.asks("ncclCommGetAsyncError", member, System.nanoTime());
+        try {
+            return member.asyncState();
+        } finally {
+            heartbeat.isAnswered();
+        }
+    }
+
+    private void sample(NcclStream stream, long now) {
+        heartbeat.asks(
+                "cudaStreamQuery, cudaEventQuery or cudaEventRecord", stream, System.nanoTime());
+        try {
+            stream.sample(now);
+        } finally {
+            heartbeat.isAnswered();
+        }
+    }
+
+    private boolean look(Member member, long now) {
         Clique clique = member.clique;
         try {
-            int state = member.asyncState();
+            int state = askState(member);
             if (state != NcclLibrary.SUCCESS && state != NcclLibrary.IN_PROGRESS) {
                 clique.fail(
                         NcclLibrary.failed(
@@ -161,10 +206,10 @@ final class Watchdog {
         return entry >= 0 || first != null;
     }
 
-    private static boolean look(List<Clique> cliques, NcclStream stream, long now) {
+    private boolean look(List<Clique> cliques, NcclStream stream, long now) {
         final long since;
         try {
-            stream.sample(now);
+            sample(stream, now);
             since = stream.busySinceNanos(now);
         } catch (CollectiveException e) {
             failAllOn(cliques, stream, e);
