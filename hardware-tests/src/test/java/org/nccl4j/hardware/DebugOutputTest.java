@@ -57,6 +57,16 @@ final class DebugOutputTest {
         assertThat(Files.readString(child.err())).doesNotContain("NCCL INFO");
     }
 
+    /** NCCL would write to standard output instead. */
+    @Test
+    void aFileThatCannotBeOpenedIsReplaced() throws Exception {
+        String file = folder.resolve("absent").resolve("nccl.log").toString();
+        ChildJvm child = run("absent", Map.of("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", file));
+
+        assertThat(child.out()).isEmptyFile();
+        assertThat(allOf("absent")).contains("NCCL INFO").contains("cannot write");
+    }
+
     private ChildJvm run(String name, Map<String, String> environment) {
         ChildJvm child =
                 ChildJvm.start(

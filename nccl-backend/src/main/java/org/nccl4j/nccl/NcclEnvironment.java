@@ -23,6 +23,7 @@ final class NcclEnvironment {
     private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
 
     private static final String PREFIX = "nccl4j.env.";
+    private static final String DEBUG_FILE = "NCCL_DEBUG_FILE";
     private static final String CONFIGURATION_FILE = "NCCL_CONF_FILE";
 
     private NcclEnvironment() {}
@@ -92,11 +93,35 @@ final class NcclEnvironment {
                 given.put(property.substring(PREFIX.length()), System.getProperty(property));
             }
         }
-        if (isSet("NCCL_DEBUG") && !isSet("NCCL_DEBUG_FILE")) {
+        if (isSet("NCCL_DEBUG") && !(isSet(DEBUG_FILE) && isWritable(value(DEBUG_FILE)))) {
             Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
-            given.put("NCCL_DEBUG_FILE", debugFile(Path.of("/dev/stderr"), temporary));
+            given.put(DEBUG_FILE, debugFile(Path.of("/dev/stderr"), temporary));
         }
         given.forEach(ProcessEnvironment::set);
+    }
+
+    /**
+     * Whether NCCL can write to a file that somebody has named; where it cannot it would write to
+     * standard output, which belongs to the program.
+     *
+     * @param name as NCCL takes it: with %h for the host and %p for the process
+     */
+    static boolean isWritable(String name) {
+        Path file = Path.of(name).toAbsolutePath();
+        Path folder = file.getParent();
+        boolean isWritable =
+                Files.exists(file)
+                        ? !Files.isDirectory(file) && Files.isWritable(file)
+                        : folder != null
+                                && (folder.toString().contains("%") || Files.isWritable(folder));
+        if (!isWritable) {
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    "NCCL cannot write to NCCL_DEBUG_FILE={0}; name a file in a folder that exists"
+                            + " and may be written",
+                    name);
+        }
+        return isWritable;
     }
 
     /**

@@ -63,6 +63,14 @@ final class NcclEnvironmentTest {
     }
 
     @Test
+    void aFileThatCannotBeWrittenIsNotLeftToNccl() {
+        assertThat(NcclEnvironment.isWritable(folder.resolve("nccl.%h.%p").toString())).isTrue();
+        assertThat(NcclEnvironment.isWritable("/dev/null")).isTrue();
+        assertThat(NcclEnvironment.isWritable(folder.toString())).as("a folder").isFalse();
+        assertThat(NcclEnvironment.isWritable(folder.resolve("absent/file").toString())).isFalse();
+    }
+
+    @Test
     void whatCanBeOpenedIsUsed() {
         assertThat(NcclEnvironment.debugFile(Path.of("/dev/null"), folder)).isEqualTo("/dev/null");
     }
