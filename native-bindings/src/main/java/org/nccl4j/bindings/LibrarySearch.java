@@ -160,6 +160,12 @@ final class LibrarySearch {
     }
 
     private Optional<Loaded> tryFile(String source, String file) {
+        Optional<String> obstacle =
+                file.contains("/") ? ElfFile.obstacle(Path.of(file)) : Optional.empty();
+        if (obstacle.isPresent()) {
+            tried.add(new LibraryCandidate(source, file, obstacle.get()));
+            return Optional.empty();
+        }
         return switch (linker.open(file)) {
             case DynamicLinker.Refused refused -> {
                 tried.add(new LibraryCandidate(source, file, words(file, refused.reason())));

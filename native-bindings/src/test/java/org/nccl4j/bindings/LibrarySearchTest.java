@@ -9,6 +9,7 @@ import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -128,6 +129,33 @@ final class LibrarySearchTest {
 
         assertThat(reason(text)).isEqualTo("invalid ELF header");
         assertThat(reason(empty)).isEqualTo("file too short");
+    }
+
+    /** Shown to the linker, it kills the JVM. */
+    @Test
+    void aLibraryThatWasCopiedInPartIsRefused() throws IOException, InterruptedException {
+        Path library = CLibrary.compile(folder.resolve("libnccl.so.2"), CLibrary.NCCL);
+        long sizeBytes = Files.size(library);
+        byte[] whole = Files.readAllBytes(library);
+        properties.put("nccl4j.nccl.library", library.toString());
+        for (long left = sizeBytes / 2; left >= 64; left /= 2) {
+            Files.write(library, Arrays.copyOf(whole, (int) left));
+
+            assertThat(refusal(LibraryKind.NCCL))
+                    .hasMessageContaining("is cut off: it has " + left + " bytes")
+                    .hasMessageContaining("copy or install it again");
+        }
+    }
+
+    /** Shown to the linker, it is waited for until somebody writes into it. */
+    @Test
+    void aPipeIsRefused() throws IOException, InterruptedException {
+        Path pipe = folder.resolve("libnccl.so.2");
+        assertThat(new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor()).isZero();
+        properties.put("nccl4j.nccl.library", pipe.toString());
+
+        assertThat(refusal(LibraryKind.NCCL))
+                .hasMessageContaining("is neither a file nor a link to one");
     }
 
     @Test
