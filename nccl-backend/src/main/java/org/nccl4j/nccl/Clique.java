@@ -133,14 +133,9 @@ final class Clique {
         this.localRanks = localRanks;
     }
 
-    /** Warns, the first time that a rank of this process has this to say. */
-    void warnOnce(String warning) {
-        synchronized (this) {
-            if (warning.isEmpty() || !warnings.add(warning)) {
-                return;
-            }
-        }
-        LOG.log(System.Logger.Level.WARNING, warning);
+    /** Whether a warning has not been said before by a rank of this process. */
+    synchronized boolean isNew(String warning) {
+        return warnings.add(warning);
     }
 
     /** Lets ranks that are being made know that one will not come; the first one counts. */
@@ -453,35 +448,34 @@ final class Clique {
         }
     }
 
-    /** Names ranks for which others of this process have been waiting in vain to be over. */
-    void reportLateClosers(long nowNanos) {
+    /**
+     * Names ranks for which others of this process have been waiting in vain to be over; once.
+     *
+     * @return what to say, or null
+     */
+    synchronized String lateClosers(long nowNanos) {
+        if (closedMembers == 0
+                || lateClosersReported
+                || failure != null
+                || nowNanos - firstClosedNanos < LATE_CLOSER_NANOS) {
+            return null;
+        }
         List<Integer> closedRanks = new ArrayList<>();
         List<Integer> late = new ArrayList<>();
-        synchronized (this) {
-            if (closedMembers == 0
-                    || lateClosersReported
-                    || failure != null
-                    || nowNanos - firstClosedNanos < LATE_CLOSER_NANOS) {
-                return;
-            }
-            for (Member member : local()) {
-                (member.closed ? closedRanks : late).add(member.rank);
-            }
-            if (late.isEmpty()) {
-                return;
-            }
-            lateClosersReported = true;
+        for (Member member : local()) {
+            (member.closed ? closedRanks : late).add(member.rank);
         }
-        LOG.log(
-                System.Logger.Level.INFO,
-                "communicator '"
-                        + name
-                        + "': rank "
-                        + Wording.shown(closedRanks)
-                        + " is closed, and keeps its memory until rank "
-                        + Wording.shown(late)
-                        + " of this process is closed too: NCCL ends the ranks of a process"
-                        + " together");
+        if (late.isEmpty()) {
+            return null;
+        }
+        lateClosersReported = true;
+        return "communicator '"
+                + name
+                + "': rank "
+                + Wording.shown(closedRanks)
+                + " is closed, and keeps its memory until rank "
+                + Wording.shown(late)
+                + " of this process is closed too: NCCL ends the ranks of a process together";
     }
 
     CollectiveTimeoutException stillMoving(Member member) {

@@ -39,7 +39,7 @@ final class Heartbeat {
      */
     String overdue(long nowNanos) {
         Question open = question;
-        if (open == null || open == reported || nowNanos - open.sinceNanos < OVERDUE_NANOS) {
+        if (open == null || open.equals(reported) || nowNanos - open.sinceNanos < OVERDUE_NANOS) {
             return null;
         }
         reported = open;

@@ -234,7 +234,10 @@ final class Initialization {
 
     private static void connect(List<Member> members, UniqueId id, long startNanos) {
         Clique clique = members.getFirst().clique;
-        clique.warnOnce(NativeConfig.ignored(members.getFirst().config));
+        String ignored = NativeConfig.ignored(members.getFirst().config);
+        if (!ignored.isEmpty() && clique.isNew(ignored)) {
+            LOG.log(System.Logger.Level.WARNING, ignored);
+        }
         Attempt attempt = new Attempt(members, id);
         NativeThread.start("init-" + clique.name, attempt);
         Waiting.Outcome outcome =

@@ -127,7 +127,10 @@ final class Watchdog {
         boolean outstanding = false;
         List<NcclStream> streams = new ArrayList<>();
         for (Clique clique : cliques) {
-            clique.reportLateClosers(now);
+            String late = clique.lateClosers(now);
+            if (late != null) {
+                LOG.log(System.Logger.Level.INFO, late);
+            }
             for (Member member : clique.local()) {
                 if (clique.cause() == null) {
                     outstanding |= look(member, now);

@@ -2,47 +2,12 @@ package org.nccl4j.nccl;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.nccl4j.collectives.CommunicatorConfig;
 
 /** What ranks of one process know of each other; no native code is called. */
 final class CliqueTest {
-    /** Kept, for loggers that nobody holds are forgotten. */
-    private static final Logger LOGGER = Logger.getLogger("org.nccl4j.nccl");
-
-    private final List<String> logged = new ArrayList<>();
-    private final Handler handler =
-            new Handler() {
-                @Override
-                public void publish(LogRecord record) {
-                    logged.add(record.getMessage());
-                }
-
-                @Override
-                public void flush() {}
-
-                @Override
-                public void close() {}
-            };
-
-    @BeforeEach
-    void listen() {
-        LOGGER.addHandler(handler);
-    }
-
-    @AfterEach
-    void stopListening() {
-        LOGGER.removeHandler(handler);
-    }
-
     private static Clique clique(int size, int... localRanks) {
         Clique clique = new Clique("job", size, CommunicatorConfig.defaults());
         for (int rank : localRanks) {
@@ -64,11 +29,9 @@ final class CliqueTest {
     void aWarningIsSaidOncePerCommunicator() {
         Clique clique = clique(2, 0, 1);
 
-        clique.warnOnce("");
-        clique.warnOnce("ignored");
-        clique.warnOnce("ignored");
-
-        assertThat(logged).containsExactly("ignored");
+        assertThat(clique.isNew("ignored")).isTrue();
+        assertThat(clique.isNew("ignored")).isFalse();
+        assertThat(clique(2, 0, 1).isNew("ignored")).as("of another communicator").isTrue();
     }
 
     @Test
@@ -77,18 +40,14 @@ final class CliqueTest {
         clique.expect(2);
 
         assertThat(clique.leave(clique.member(0))).isNull();
-        clique.reportLateClosers(System.nanoTime());
-        assertThat(logged).isEmpty();
+        assertThat(clique.lateClosers(System.nanoTime())).isNull();
 
         long later = System.nanoTime() + TimeUnit.SECONDS.toNanos(11);
-        clique.reportLateClosers(later);
-        clique.reportLateClosers(later);
-        assertThat(logged)
-                .singleElement()
-                .asString()
+        assertThat(clique.lateClosers(later))
                 .contains("'job'")
                 .contains("rank 0 is closed")
                 .contains("until rank 1 of this process is closed");
+        assertThat(clique.lateClosers(later)).isNull();
     }
 
     /** What is inside NCCL may not be hidden by a thread that is refused. */
