@@ -459,6 +459,7 @@ API int cudaStreamQuery(void *handle) {
         code = emu_capture_forbids_legacy(stream->device);
     }
     code = code != 0 ? code : not_capturing(stream);
+    code = code != 0 ? code : emu_capture_forbids();
     REQUIRE(code == 0, code);
     bool settled = emu_stream_settled(stream);
     int fault = emu_device_fault(stream->device); /* of the work that was just seen done */
@@ -643,6 +644,8 @@ API int cudaEventQuery(void *handle) {
     emu_event *event = event_of(handle);
     REQUIRE(event != NULL, CUDA_INVALID_HANDLE);
     REQUIRE(atomic_load(&event->captured_in) == 0, CUDA_CAPTURED_EVENT);
+    int forbidden = emu_capture_forbids();
+    REQUIRE(forbidden == 0, forbidden);
     emu_mark *mark = mark_of(event);
     bool reached = mark == NULL || atomic_load(&mark->reached_ns) != 0;
     if (mark != NULL) {
@@ -998,6 +1001,8 @@ static int fill(const char *function, void *memory, int value, size_t size, void
         code = emu_capture_forbids();
         REQUIRE(code == 0, code);
     }
+    /* A kernel of the current device does it; a copy may be given to any device's stream. */
+    REQUIRE(stream->device == emu_current_device(), CUDA_INVALID_HANDLE);
     emu_range range;
     uint64_t address = (uint64_t)(uintptr_t)memory;
     emu_find(address, &range);
@@ -1318,7 +1323,7 @@ API int cudaStreamIsCapturing(void *handle, int *status) {
 }
 
 API int cudaThreadExchangeStreamCaptureMode(int *mode) {
-    ENTER(enter_driver);
+    ENTER(enter_context);
     REQUIRE(mode != NULL && *mode >= 0 && *mode <= 2, CUDA_INVALID_VALUE);
     *mode = emu_capture_exchange_mode(*mode);
     return finish(0);

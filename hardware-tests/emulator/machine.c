@@ -401,6 +401,13 @@ void emu_count(const char *kind, int64_t change) {
 }
 
 int64_t nccl4j_emulator_live(const char *kind) {
+    if (strcmp(kind, "primary contexts") == 0) {
+        int64_t active = 0;
+        for (int device = 0; device < emu_device_count(); device++) {
+            active += atomic_load(&emu_primary_context(device)->retained) > 0;
+        }
+        return active;
+    }
     int index = live_index(kind);
     return index < 0 ? -1 : atomic_load(&live[index]);
 }

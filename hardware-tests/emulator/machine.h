@@ -163,7 +163,8 @@ emu_fault emu_enter(const char *function);
 int nccl4j_emulator_inject(const char *faults);
 /* Copies the recorded misuse, a line each, and returns how many lines there are. */
 int nccl4j_emulator_misuse(char *text, int size);
-/* How many of a kind live (see emu_count); -1 for an unknown kind. */
+/* How many of a kind live (see emu_count), or of "primary contexts": devices on which this process has one,
+   which costs memory there; -1 for an unknown kind. */
 int64_t nccl4j_emulator_live(const char *kind);
 /* How often a function has been called; 0 for one never called. */
 int64_t nccl4j_emulator_calls(const char *function);

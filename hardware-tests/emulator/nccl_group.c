@@ -266,6 +266,9 @@ typedef struct {
 
 static void *background_main(void *argument) {
     background *b = argument;
+    if (b->all.count > 0) {
+        emu_set_current_device(b->all.comms[0]->device); /* a thread of NCCL's makes no context but of its communicators */
+    }
     ncclResult_t result = run_work(&b->work);
     for (int s = 0; s < b->stream_count; s++) {
         emu_stream_launch_ends(b->streams[s]);

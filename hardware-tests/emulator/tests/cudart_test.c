@@ -477,6 +477,8 @@ static void events(void) {
     OK(cudaEventSynchronize(timed));
     EXPECT(cudaEventElapsedTime(&milliseconds, timed, end), 600);
     /* Across devices; and a later record does not change what is waited for. */
+    EXPECT(cudaMemsetAsync(memory, 0, 4, stream1), 400); /* of a device that is not current */
+    OK(cudaSetDevice(1));
     OK(cudaMemsetAsync(memory, 0, 4, stream1));
     OK(cudaStreamWaitEvent(stream1, end, 0));
     OK(cudaMemsetAsync(memory, 1, 4, stream1));

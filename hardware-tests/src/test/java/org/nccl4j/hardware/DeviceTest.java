@@ -57,6 +57,25 @@ final class DeviceTest {
         assertThat(out.mismatch(in)).isEqualTo(-1);
     }
 
+    /** An address that others gave for a device's may be pinned memory of the host. */
+    @Test
+    void copiesTakeWrappedPinnedMemory() {
+        MemorySegment out = Arena.ofAuto().allocate(64);
+        try (DeviceStream stream = first.createStream();
+                DeviceBuffer device = first.allocate(64);
+                DeviceBuffer pinned = first.allocateHost(64)) {
+            pinned.hostSegment().fill((byte) 7);
+            DeviceBuffer wrapped =
+                    DeviceBuffer.wrap(first, pinned.hostSegment().address(), 64, pinned);
+            stream.copy(wrapped, device, 64);
+            stream.fill(wrapped, (byte) 0);
+            stream.copy(device, wrapped, 64);
+            stream.copy(wrapped, DeviceBuffer.wrap(out), 64);
+            stream.synchronize(Team.PATIENCE);
+        }
+        assertThat(out.toArray(ValueLayout.JAVA_BYTE)).containsOnly(7);
+    }
+
     @Test
     void aStreamFillsMemoryOfAnotherDeviceAndOfTheHost() {
         MemorySegment host = Arena.ofAuto().allocate(100);

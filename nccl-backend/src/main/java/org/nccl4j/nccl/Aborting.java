@@ -31,10 +31,10 @@ final class Aborting {
      * A communicator that NCCL shall abort.
      *
      * @param address NCCL's handle, which is dead from now on
-     * @param device the ordinal of its device
+     * @param device its device
      * @param whose whose it is, for messages
      */
-    record Handle(long address, int device, String whose) {}
+    record Handle(long address, NcclDevice device, String whose) {}
 
     private final String name;
     private final List<Thread> threads = new ArrayList<>();
@@ -65,12 +65,14 @@ final class Aborting {
         threads.add(
                 NativeThread.start(
                         "abort-" + name + "-" + threads.size(),
+                        handles.getFirst().device(),
                         () -> handles.forEach(Aborting::abort)));
     }
 
     private static void abort(Handle handle) {
         boolean hasTurn = false;
         try {
+            CurrentDevice.stay(handle.device());
             hasTurn = isAtOnce(NcclLibrary.versionCode()) || awaitTurn();
             NcclLibrary.commAbort(handle.address(), "aborting " + handle.whose());
         } catch (CollectiveException e) {
@@ -78,7 +80,7 @@ final class Aborting {
                     System.Logger.Level.ERROR,
                     handle.whose()
                             + " could not be aborted: what NCCL has allocated for it on device "
-                            + handle.device()
+                            + handle.device().ordinal()
                             + " (some hundred MB) stays until the process ends, and its kernels may"
                             + " still run there; restart the process if the device is needed",
                     e);

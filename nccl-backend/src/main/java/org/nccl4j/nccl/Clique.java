@@ -279,7 +279,7 @@ final class Clique {
             abortStarted = true;
             graceEndNanos = end;
         }
-        NativeThread.start("abort-" + name, this::abort);
+        NativeThread.start("abort-" + name, local().getFirst().device, this::abort);
     }
 
     /** Waits for an abort that has been requested, unless it takes so long that it is reported. */
@@ -313,8 +313,7 @@ final class Clique {
             warnIfInside(member);
             long handle = member.takeHandle();
             if (handle != 0) {
-                handles.add(
-                        new Aborting.Handle(handle, member.device.ordinal(), member.describe()));
+                handles.add(new Aborting.Handle(handle, member.device, member.describe()));
             }
         }
         abortPhase = AbortPhase.IN_NCCL;
@@ -376,6 +375,7 @@ final class Clique {
             // Finalize and destroy wait for the other ranks, so none is behind another.
             NativeThread.start(
                     "close-" + name + "-" + each.rank,
+                    each.device,
                     () -> {
                         try {
                             finish(each);
@@ -440,9 +440,7 @@ final class Clique {
             NcclLibrary.groupEnd();
             Aborting.start(
                             member.clique.name,
-                            List.of(
-                                    new Aborting.Handle(
-                                            handle, member.device.ordinal(), member.describe())))
+                            List.of(new Aborting.Handle(handle, member.device, member.describe())))
                     .join();
             throw e;
         }

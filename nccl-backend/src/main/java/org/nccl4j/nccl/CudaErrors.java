@@ -12,7 +12,7 @@ import org.nccl4j.collectives.NativeCallException;
 final class CudaErrors {
     /** After these a context answers nothing else any more. */
     private static final Set<Integer> STICKY =
-            Set.of(214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 722);
+            Set.of(214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 722);
 
     private CudaErrors() {}
 

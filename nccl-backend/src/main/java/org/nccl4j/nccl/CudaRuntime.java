@@ -40,6 +40,7 @@ final class CudaRuntime {
     private static final int NOT_SUPPORTED = 801;
     private static final int NON_BLOCKING_STREAM = 1;
     private static final int EVENT_WITHOUT_TIMING = 2;
+    private static final int COPY_BY_ADDRESS = 4;
     private static final int PORTABLE_HOST_MEMORY = 1;
     private static final int THREAD_LOCAL_CAPTURE = 1;
 
@@ -49,14 +50,6 @@ final class CudaRuntime {
             ThreadLocal.withInitial(() -> Arena.ofAuto().allocate(JAVA_LONG));
 
     private CudaRuntime() {}
-
-    /** Directions of a copy, numbered as cudaMemcpyKind. */
-    enum Direction {
-        HOST_TO_HOST,
-        HOST_TO_DEVICE,
-        DEVICE_TO_HOST,
-        DEVICE_TO_DEVICE
-    }
 
     // ---- errors
 
@@ -348,6 +341,14 @@ final class CudaRuntime {
                 "cudaMemPoolSetAttribute",
                 MemoryPools.cudaMemPoolSetAttribute(pool, MemoryPools.RELEASE_THRESHOLD, threshold),
                 doing);
+        // Else an allocation may be ordered behind a free of another stream, and so behind work
+        // that waits for other ranks.
+        MemorySegment no = arena.allocateFrom(JAVA_INT, 0);
+        check(
+                "cudaMemPoolSetAttribute",
+                MemoryPools.cudaMemPoolSetAttribute(
+                        pool, MemoryPools.REUSE_ALLOW_INTERNAL_DEPENDENCIES, no),
+                doing);
         if (peers.length == 0) {
             return;
         }
@@ -437,17 +438,13 @@ final class CudaRuntime {
         }
     }
 
+    /** Between memory of devices and pinned memory; CUDA sees by the addresses which is which. */
     static void copyAsync(
-            long destination,
-            long source,
-            long sizeBytes,
-            Direction direction,
-            long stream,
-            String doing) {
+            long destination, long source, long sizeBytes, long stream, String doing) {
         check(
                 "cudaMemcpyAsync",
                 CudaRt.cudaMemcpyAsync(
-                        at(destination), at(source), sizeBytes, direction.ordinal(), at(stream)),
+                        at(destination), at(source), sizeBytes, COPY_BY_ADDRESS, at(stream)),
                 doing);
     }
 

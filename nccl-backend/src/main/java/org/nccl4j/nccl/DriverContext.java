@@ -2,6 +2,7 @@ package org.nccl4j.nccl;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -26,6 +27,7 @@ final class DriverContext {
                     "cuDeviceGet",
                     "cuDeviceGetName",
                     "cuCtxGetCurrent",
+                    "cuCtxSetCurrent",
                     "cuCtxGetDevice",
                     "cuDevicePrimaryCtxGetState",
                     "cuDevicePrimaryCtxRetain",
@@ -74,26 +76,52 @@ final class DriverContext {
         }
     }
 
-    /**
-     * Refuses a thread whose current context is not the primary context of its device.
-     *
-     * @throws InvalidArgumentException naming the context
-     */
-    static void refuseIfForeign() {
-        if (!isKnown()) {
-            return;
-        }
+    // ---- where the library has been found
+
+    /** The context that is current on this OS thread; 0 if there is none. Allocates nothing. */
+    static long current() {
         MemorySegment cell = CudaRuntime.ownCell();
-        if (CudaDriver.cuCtxGetCurrent(cell) != 0) {
-            return;
+        int code = CudaDriver.cuCtxGetCurrent(cell);
+        if (code != 0) {
+            throw CudaRuntime.failed("cuCtxGetCurrent", code, "asking for the current context");
         }
-        long context = cell.get(ADDRESS, 0).address();
-        if (context != 0 && context != lastPrimary) {
-            refuseIfForeign(context);
+        return cell.get(JAVA_LONG, 0);
+    }
+
+    /** Makes a context current on this OS thread, or none if it is 0. */
+    static void makeCurrent(long context) {
+        int code = CudaDriver.cuCtxSetCurrent(MemorySegment.ofAddress(context));
+        if (code != 0) {
+            throw CudaRuntime.failed(
+                    "cuCtxSetCurrent",
+                    code,
+                    "making context 0x" + Long.toHexString(context) + " current");
         }
     }
 
-    private static void refuseIfForeign(long context) {
+    /** The primary context of a device, made if there is none, and kept for the process' life. */
+    static long retainPrimary(int ordinal) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ADDRESS);
+            int code = CudaDriver.cuDevicePrimaryCtxRetain(cell, ordinal);
+            if (code != 0) {
+                throw CudaRuntime.failed(
+                        "cuDevicePrimaryCtxRetain", code, "making a context of device " + ordinal);
+            }
+            return cell.get(JAVA_LONG, 0);
+        }
+    }
+
+    /**
+     * Refuses the current context if it is not the primary one of its device.
+     *
+     * @param context the current one
+     * @throws InvalidArgumentException naming the context
+     */
+    static void refuseIfForeign(long context) {
+        if (context == lastPrimary) {
+            return;
+        }
         MemorySegment cell = CudaRuntime.ownCell();
         if (CudaDriver.cuCtxGetDevice(cell) != 0) {
             return;

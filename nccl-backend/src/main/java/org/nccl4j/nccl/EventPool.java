@@ -79,7 +79,6 @@ final class EventPool {
     }
 
     private void destroy(long event) {
-        CudaRuntime.giveBack(
-                () -> CudaRuntime.destroyEvent(event, "giving back an event of " + device));
+        device.giveBack(() -> CudaRuntime.destroyEvent(event, "giving back an event of " + device));
     }
 }

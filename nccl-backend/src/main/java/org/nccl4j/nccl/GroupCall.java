@@ -172,11 +172,11 @@ final class GroupCall {
             return enqueueOnAnyDevice();
         }
         // Without others NCCL works at once, on the current device.
-        int previous = CurrentDevice.enter(member.device.ordinal());
+        long before = CurrentDevice.enter(member.device);
         try {
             return enqueueOnAnyDevice();
         } finally {
-            CurrentDevice.leave(previous);
+            CurrentDevice.leave(before);
         }
     }
 

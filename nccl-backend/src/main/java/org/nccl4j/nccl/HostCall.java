@@ -131,7 +131,8 @@ final class HostCall {
     }
 
     private void startThread() {
-        NativeThread.start(kind.operation() + "-" + clique.name, this::run);
+        NativeThread.start(
+                kind.operation() + "-" + clique.name, members.getFirst().device, this::run);
     }
 
     /** On the caller's thread, or on one that it waits for. */
@@ -297,7 +298,7 @@ final class HostCall {
                 handles.add(
                         new Aborting.Handle(
                                 handle(cells.get(i)),
-                                parent.device.ordinal(),
+                                parent.device,
                                 "a part of " + parent.describe() + ", from a split that failed,"));
             }
         }

@@ -239,7 +239,7 @@ final class Initialization {
             LOG.log(System.Logger.Level.WARNING, ignored);
         }
         Attempt attempt = new Attempt(members, id);
-        NativeThread.start("init-" + clique.name, attempt);
+        NativeThread.start("init-" + clique.name, members.getFirst().device, attempt);
         Waiting.Outcome outcome =
                 Waiting.until(
                         () -> attempt.isOver() || clique.refusal() != null,
@@ -477,9 +477,7 @@ final class Initialization {
                                     member.clique.name,
                                     List.of(
                                             new Aborting.Handle(
-                                                    handle,
-                                                    member.device.ordinal(),
-                                                    member.describe()))));
+                                                    handle, member.device, member.describe()))));
                 }
             }
             return Waiting.untilUninterruptibly(

@@ -31,6 +31,11 @@ final class LocalWork {
         return !buffer.isHostAccessible() || NcclMemory.isPinned(buffer);
     }
 
+    /** Whether it was wrapped: an address on a device may be pinned memory of the host then. */
+    private static boolean isOfOthers(DeviceBuffer buffer) {
+        return buffer.owner() == null && !buffer.isHostAccessible();
+    }
+
     static void copy(
             NcclStream stream, DeviceBuffer source, DeviceBuffer destination, long sizeBytes) {
         String doing = "copying " + sizeBytes + " bytes on " + stream;
@@ -48,7 +53,11 @@ final class LocalWork {
             upload(stream, source.hostSegment(), destination.address(), sizeBytes, doing);
         } else if (!isDirect(destination)) {
             download(stream, source.address(), destination.hostSegment(), sizeBytes, doing);
-        } else if (!fromHost && !toHost && !source.device().equals(destination.device())) {
+        } else if (!fromHost
+                && !toHost
+                && !isOfOthers(source)
+                && !isOfOthers(destination)
+                && !source.device().equals(destination.device())) {
             CudaRuntime.copyPeerAsync(
                     destination.address(),
                     destination.device().ordinal(),
@@ -58,19 +67,8 @@ final class LocalWork {
                     stream.address(),
                     doing);
         } else {
-            CudaRuntime.Direction direction =
-                    fromHost
-                            ? CudaRuntime.Direction.HOST_TO_DEVICE
-                            : toHost
-                                    ? CudaRuntime.Direction.DEVICE_TO_HOST
-                                    : CudaRuntime.Direction.DEVICE_TO_DEVICE;
             CudaRuntime.copyAsync(
-                    destination.address(),
-                    source.address(),
-                    sizeBytes,
-                    direction,
-                    stream.address(),
-                    doing);
+                    destination.address(), source.address(), sizeBytes, stream.address(), doing);
         }
     }
 
@@ -90,12 +88,7 @@ final class LocalWork {
                     doing,
                     () -> MemorySegment.copy(source, offset, slot.memory, 0, piece));
             CudaRuntime.copyAsync(
-                    destination + offset,
-                    slot.address,
-                    piece,
-                    CudaRuntime.Direction.HOST_TO_DEVICE,
-                    stream.address(),
-                    doing);
+                    destination + offset, slot.address, piece, stream.address(), doing);
         }
     }
 
@@ -109,13 +102,7 @@ final class LocalWork {
         for (long done = 0; done < sizeBytes; done += Staging.SLOT_BYTES) {
             long offset = done;
             long piece = Math.min(Staging.SLOT_BYTES, sizeBytes - done);
-            CudaRuntime.copyAsync(
-                    slot.address,
-                    source + offset,
-                    piece,
-                    CudaRuntime.Direction.DEVICE_TO_HOST,
-                    stream.address(),
-                    doing);
+            CudaRuntime.copyAsync(slot.address, source + offset, piece, stream.address(), doing);
             HostWork.enqueue(
                     stream.address(),
                     stream,
@@ -154,10 +141,14 @@ final class LocalWork {
             after = there.take(false);
             long side = device.sideStream();
             stream.recordRaw(before, doing);
-            CudaRuntime.streamWaitEvent(side, before, doing);
-            CudaRuntime.fillAsync(
-                    destination.address(), value, destination.sizeBytes(), side, doing);
-            CudaRuntime.recordEvent(after, side, doing);
+            long waited = before;
+            long recorded = after;
+            device.run(() -> {
+                CudaRuntime.streamWaitEvent(side, waited, doing);
+                CudaRuntime.fillAsync(
+                        destination.address(), value, destination.sizeBytes(), side, doing);
+                CudaRuntime.recordEvent(recorded, side, doing);
+            });
             stream.waitRaw(after);
         } finally {
             if (before != 0) {

@@ -6,8 +6,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.nccl4j.collectives.CollectiveException;
+import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -21,6 +23,9 @@ import org.nccl4j.collectives.UnsupportedException;
  * <p>Thread safety: all methods may be called from any thread.
  */
 final class NcclDevice implements Device {
+    /** An allocation takes microseconds, or milliseconds when the pool must grow. */
+    private static final long MEMORY_NANOS = TimeUnit.SECONDS.toNanos(20);
+
     private final int ordinal;
     private final int count;
     private final String name;
@@ -43,6 +48,13 @@ final class NcclDevice implements Device {
     private long sideStream;
     private long memoryStream;
     private volatile long pool;
+
+    // ----
+
+    /** Its primary context once it has been needed; made under a lock of its own. */
+    private volatile long context;
+
+    private final Object contextLock = new Object();
 
     private NcclDevice(int ordinal, int count) {
         this.ordinal = ordinal;
@@ -107,14 +119,31 @@ final class NcclDevice implements Device {
         return reaper;
     }
 
+    /**
+     * Its primary context, where the driver's library is known. It is kept from the first need to
+     * the end of the process, as the runtime keeps it.
+     */
+    long context() {
+        long known = context;
+        if (known != 0) {
+            return known;
+        }
+        synchronized (contextLock) {
+            if (context == 0) {
+                context = DriverContext.retainPrimary(ordinal);
+            }
+            return context;
+        }
+    }
+
     /** Calls something with this device as the current one, on a platform thread. */
     <T> T call(Supplier<T> body) {
         return PlatformThread.call(() -> {
-            int previous = CurrentDevice.enter(ordinal);
+            long before = CurrentDevice.enter(this);
             try {
                 return body.get();
             } finally {
-                CurrentDevice.leave(previous);
+                CurrentDevice.leave(before);
             }
         });
     }
@@ -127,6 +156,22 @@ final class NcclDevice implements Device {
                     return null;
                 });
         assert nothing == null;
+    }
+
+    /**
+     * Makes a call that gives something back. Who closes something cannot help it if that fails,
+     * and where a context is lost all of it is.
+     */
+    void giveBack(Runnable call) {
+        PlatformThread.run(() ->
+                CudaRuntime.giveBack(() -> {
+                    long before = CurrentDevice.visit(this);
+                    try {
+                        call.run();
+                    } finally {
+                        CurrentDevice.leave(before);
+                    }
+                }));
     }
 
     private void keep(NcclStream stream) {
@@ -179,13 +224,13 @@ final class NcclDevice implements Device {
         pool = 0;
         if (side != 0) {
             // CUDA does what is left in it first.
-            CudaRuntime.giveBack(() -> CudaRuntime.destroyStream(side, doing));
+            giveBack(() -> CudaRuntime.destroyStream(side, doing));
         }
         if (ofMemory != 0) {
-            CudaRuntime.giveBack(() -> CudaRuntime.destroyStream(ofMemory, doing));
+            giveBack(() -> CudaRuntime.destroyStream(ofMemory, doing));
         }
         if (unused != 0) {
-            CudaRuntime.giveBack(() -> CudaRuntime.destroyPool(unused, doing));
+            giveBack(() -> CudaRuntime.destroyPool(unused, doing));
         }
     }
 
@@ -215,7 +260,8 @@ final class NcclDevice implements Device {
                     peers[reaching++] = peer;
                 }
             }
-            pool = CudaRuntime.createPool(ordinal, Arrays.copyOf(peers, reaching));
+            int[] devices = Arrays.copyOf(peers, reaching);
+            pool = call(() -> CudaRuntime.createPool(ordinal, devices));
         }
         return pool;
     }
@@ -231,7 +277,7 @@ final class NcclDevice implements Device {
     }
 
     /**
-     * Memory of the pool in a stream's order; while retained.
+     * Memory of the pool in a stream's order; while retained, and current.
      *
      * @return 0 if there is not so much
      */
@@ -248,14 +294,19 @@ final class NcclDevice implements Device {
 
     /** Gives memory back to the pool that no stream needs any more; while retained. */
     void freeToPool(long address, String doing) {
+        // Its lock comes first: nothing may wait while the device is entered.
+        long stream = memoryStream();
+        long before = CurrentDevice.visit(this);
         try {
-            CudaRuntime.freeAsync(address, memoryStream(), doing);
+            CudaRuntime.freeAsync(address, stream, doing);
         } catch (CollectiveException e) {
             if (!CudaRuntime.isLoss(e)) {
                 throw e;
             }
             // No stream of a lost device takes anything; this may.
             CudaRuntime.giveBack(() -> CudaRuntime.free(address, doing));
+        } finally {
+            CurrentDevice.leave(before);
         }
     }
 
@@ -311,12 +362,14 @@ final class NcclDevice implements Device {
     @Override
     public Memory memory() {
         String doing = "asking for the memory of " + this;
-        Memory memory = call(() -> CudaRuntime.memory(doing));
-        long memoryPool = pool;
-        long reserveBytes = memoryPool == 0 ? 0 : CudaRuntime.poolReserve(memoryPool, doing);
-        return new Memory(
-                Math.min(memory.totalBytes(), memory.freeBytes() + reserveBytes),
-                memory.totalBytes());
+        return call(() -> {
+            Memory memory = CudaRuntime.memory(doing);
+            long memoryPool = pool;
+            long reserveBytes = memoryPool == 0 ? 0 : CudaRuntime.poolReserve(memoryPool, doing);
+            return new Memory(
+                    Math.min(memory.totalBytes(), memory.freeBytes() + reserveBytes),
+                    memory.totalBytes());
+        });
     }
 
     /**
@@ -339,15 +392,12 @@ final class NcclDevice implements Device {
         boolean usable = false;
         try {
             long stream = memoryStream();
-            address = allocateFromPool(sizeBytes, stream, doing);
+            address = call(() -> allocateFromPool(sizeBytes, stream, doing));
             if (address == 0) {
                 throw outOfMemory("device memory", sizeBytes);
             }
             // From here on every stream may use it.
-            Waiting.untilUninterruptibly(
-                    () -> CudaRuntime.streamQuery(stream, doing),
-                    System.nanoTime(),
-                    Long.MAX_VALUE);
+            awaitMemory(stream, doing);
             usable = true;
         } finally {
             if (!usable) {
@@ -359,6 +409,36 @@ final class NcclDevice implements Device {
             }
         }
         return NcclMemory.pooled(this, address, sizeBytes, null);
+    }
+
+    /**
+     * Until the stream of allocations has come to the last one. Nothing holds it up: the pool does
+     * not order an allocation behind work of other streams.
+     */
+    private void awaitMemory(long stream, String doing) {
+        Waiting.Outcome outcome =
+                Waiting.untilUninterruptibly(
+                        () -> isPassed(stream, doing), System.nanoTime(), MEMORY_NANOS);
+        if (outcome != Waiting.Outcome.OVER) {
+            throw new CollectiveTimeoutException(
+                    doing
+                            + ": "
+                            + this
+                            + " has not come to it within "
+                            + TimeUnit.NANOSECONDS.toSeconds(MEMORY_NANOS)
+                            + " s, on a stream that has allocations only: the driver holds it up;"
+                            + " look at nvidia-smi and dmesg (Xid); nothing was allocated",
+                    false);
+        }
+    }
+
+    private boolean isPassed(long stream, String doing) {
+        long before = CurrentDevice.visit(this);
+        try {
+            return CudaRuntime.streamQuery(stream, doing);
+        } finally {
+            CurrentDevice.leave(before);
+        }
     }
 
     private DeviceBuffer allocateDirectly(long sizeBytes, String doing) {
@@ -404,7 +484,7 @@ final class NcclDevice implements Device {
             if (stream == null) {
                 long unused = address;
                 if (unused != 0) {
-                    CudaRuntime.giveBack(() ->
+                    giveBack(() ->
                             CudaRuntime.destroyStream(unused, "giving back a stream of " + this));
                 }
                 release();

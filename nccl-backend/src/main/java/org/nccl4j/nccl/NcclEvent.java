@@ -121,7 +121,15 @@ final class NcclEvent implements DeviceEvent {
     }
 
     private static boolean isPassed(Mark watched) {
-        return watched == null || CudaRuntime.eventQuery(watched.event, "looking at an event");
+        if (watched == null) {
+            return true;
+        }
+        long before = CurrentDevice.visit(watched.device);
+        try {
+            return CudaRuntime.eventQuery(watched.event, "looking at an event");
+        } finally {
+            CurrentDevice.leave(before);
+        }
     }
 
     // ---- DeviceEvent
@@ -200,8 +208,10 @@ final class NcclEvent implements DeviceEvent {
                             + ", whose clocks cannot be compared; record both on streams of one"
                             + " device");
         }
-        double millis =
-                CudaRuntime.elapsedMillis(from.event, to.event, "the time between two events");
+        float millis =
+                from.device.call(() ->
+                        CudaRuntime.elapsedMillis(
+                                from.event, to.event, "the time between two events"));
         return Duration.ofNanos(Math.round(millis * 1e6));
     }
 

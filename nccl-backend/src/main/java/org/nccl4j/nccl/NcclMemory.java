@@ -210,7 +210,7 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
     public boolean free() {
         switch (kind) {
             case POOLED -> freePooled();
-            case DIRECT -> CudaRuntime.free(address, "freeing " + this);
+            case DIRECT -> device.run(() -> CudaRuntime.free(address, "freeing " + this));
             case PINNED -> {
                 return pinned.free();
             }

@@ -76,9 +76,18 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         run();
     }
 
-    /** Issues it on this platform thread. */
+    /** Issues it on this platform thread, of which NCCL wants that it has some device. */
     @Override
     public void run() {
+        long before = CurrentDevice.enter(members[0].device);
+        try {
+            issueHere();
+        } finally {
+            CurrentDevice.leave(before);
+        }
+    }
+
+    private void issueHere() {
         enter();
         try {
             for (int i = 0; i < members.length; i++) {

@@ -86,9 +86,6 @@ final class NcclStream implements DeviceStream {
     private final long address;
     private final boolean foreign;
 
-    /** A default stream is that of the current device. */
-    private final boolean needsDevice;
-
     /** For who enqueues on a foreign stream. */
     private final MemorySegment captureCell;
 
@@ -130,7 +127,6 @@ final class NcclStream implements DeviceStream {
         this.device = device;
         this.address = address;
         this.foreign = foreign;
-        this.needsDevice = address == 0 || address == CudaRuntime.LEGACY_STREAM;
         this.name =
                 (foreign
                                 ? "foreign stream 0x" + Long.toHexString(address)
@@ -219,10 +215,11 @@ final class NcclStream implements DeviceStream {
 
     private void requireNoCapture(String operation) {
         boolean capturing;
-        if (needsDevice) {
-            capturing = device.call(() -> CudaRuntime.isCapturing(address, captureCell, operation));
-        } else {
+        long before = CurrentDevice.visit(device);
+        try {
             capturing = CudaRuntime.isCapturing(address, captureCell, operation);
+        } finally {
+            CurrentDevice.leave(before);
         }
         if (capturing) {
             throw new UnsupportedException(
@@ -429,13 +426,18 @@ final class NcclStream implements DeviceStream {
             return;
         }
         try {
-            if (marking == OUTSTANDING) {
-                lookAt(marker, markerTicket);
-            }
-            if (foreign || closed) {
-                lookAt(tail, tailTicket);
-            } else if (passed < given && CudaRuntime.streamQuery(address, name)) {
-                advance(given);
+            long before = CurrentDevice.visit(device);
+            try {
+                if (marking == OUTSTANDING) {
+                    lookAt(marker, markerTicket);
+                }
+                if (foreign || closed) {
+                    lookAt(tail, tailTicket);
+                } else if (passed < given && CudaRuntime.streamQuery(address, name)) {
+                    advance(given);
+                }
+            } finally {
+                CurrentDevice.leave(before);
             }
         } finally {
             leave();
@@ -486,26 +488,28 @@ final class NcclStream implements DeviceStream {
             return touchers.get() == GONE;
         }
         try {
-            boolean[] over = new boolean[1];
-            if (needsDevice) {
-                onDevice(() -> over[0] = CudaRuntime.streamQuery(address, name));
-            } else {
-                over[0] = CudaRuntime.streamQuery(address, name);
+            boolean over;
+            long before = CurrentDevice.visit(device);
+            try {
+                over = CudaRuntime.streamQuery(address, name);
+            } finally {
+                CurrentDevice.leave(before);
             }
-            if (over[0]) {
+            if (over) {
                 advance(given);
             }
-            return over[0];
+            return over;
         } finally {
             leave();
         }
     }
 
-    private void onDevice(Runnable call) {
-        if (needsDevice) {
-            device.run(call);
-        } else {
-            call.run();
+    private boolean isReached(long event) {
+        long before = CurrentDevice.visit(device);
+        try {
+            return CudaRuntime.eventQuery(event, name);
+        } finally {
+            CurrentDevice.leave(before);
         }
     }
 
@@ -513,16 +517,22 @@ final class NcclStream implements DeviceStream {
 
     /** Records a CUDA event here. */
     void recordRaw(long event, String doing) {
-        if (needsDevice) {
-            device.run(() -> CudaRuntime.recordEvent(event, address, doing));
-        } else {
+        long before = CurrentDevice.visit(device);
+        try {
             CudaRuntime.recordEvent(event, address, doing);
+        } finally {
+            CurrentDevice.leave(before);
         }
     }
 
     /** Makes later work here wait for a CUDA event. */
     void waitRaw(long event) {
-        onDevice(() -> CudaRuntime.streamWaitEvent(address, event, "waitFor on " + this));
+        long before = CurrentDevice.visit(device);
+        try {
+            CudaRuntime.streamWaitEvent(address, event, "waitFor on " + name);
+        } finally {
+            CurrentDevice.leave(before);
+        }
     }
 
     /**
@@ -558,6 +568,7 @@ final class NcclStream implements DeviceStream {
         if (foreign || closed || !touch()) {
             return false;
         }
+        long before = CurrentDevice.visit(device);
         try {
             CudaRuntime.freeAsync(memory, address, doing);
             return true;
@@ -567,6 +578,7 @@ final class NcclStream implements DeviceStream {
             }
             throw e;
         } finally {
+            CurrentDevice.leave(before);
             leave();
         }
     }
@@ -724,7 +736,7 @@ final class NcclStream implements DeviceStream {
                 }
                 return false;
             }
-            if (!CudaRuntime.eventQuery(event, name)) {
+            if (!isReached(event)) {
                 return false;
             }
             advance(target);
@@ -779,7 +791,7 @@ final class NcclStream implements DeviceStream {
         DeviceBuffer buffer = null;
         try {
             long[] memory = new long[1];
-            onDevice(() ->
+            device.run(() ->
                     memory[0] =
                             device.allocateFromPool(
                                     sizeBytes,
@@ -809,7 +821,7 @@ final class NcclStream implements DeviceStream {
         LocalWork.requireReachable("copy", source);
         LocalWork.requireReachable("copy", destination);
         try {
-            onDevice(() -> LocalWork.copy(this, source, destination, sizeBytes));
+            device.run(() -> LocalWork.copy(this, source, destination, sizeBytes));
         } finally {
             // Also when only some of it could be enqueued.
             NcclMemory.use(source, this);
@@ -828,7 +840,7 @@ final class NcclStream implements DeviceStream {
         }
         LocalWork.requireReachable("fill", destination);
         try {
-            onDevice(() -> LocalWork.fill(this, destination, value));
+            device.run(() -> LocalWork.fill(this, destination, value));
         } finally {
             NcclMemory.use(destination, this);
             issue();
@@ -898,6 +910,11 @@ final class NcclStream implements DeviceStream {
         }
 
         @Override
+        public NcclDevice device() {
+            return device;
+        }
+
+        @Override
         public String toString() {
             return "the completion stage of " + NcclStream.this;
         }
@@ -935,7 +952,7 @@ final class NcclStream implements DeviceStream {
             device.events().giveBack(marker, false);
             device.events().giveBack(tail, false);
             if (!foreign) {
-                CudaRuntime.giveBack(
+                device.giveBack(
                         () -> CudaRuntime.destroyStream(address, "closing " + NcclStream.this));
             }
             device.release();
@@ -985,6 +1002,11 @@ final class NcclStream implements DeviceStream {
             } finally {
                 leave();
             }
+        }
+
+        @Override
+        public NcclDevice device() {
+            return device;
         }
 
         @Override

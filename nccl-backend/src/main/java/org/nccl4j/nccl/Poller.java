@@ -3,7 +3,6 @@ package org.nccl4j.nccl;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
-import org.nccl4j.collectives.CollectiveException;
 
 /**
  * Looks again and again at what is to be done once streams have passed some work, because CUDA does
@@ -23,6 +22,9 @@ final class Poller {
 
     /** Something to be done in time. */
     interface Matter {
+        /** The device that is to be current when it is looked at. */
+        NcclDevice device();
+
         /**
          * Looks, and does it if it can be done now. Must not wait.
          *
@@ -56,21 +58,13 @@ final class Poller {
         entries.add(new Entry(matter));
         added++;
         if (thread == null) {
-            thread = NativeThread.start("poller", this::run);
+            thread = NativeThread.start("poller", matter.device(), this::run);
         } else {
             LockSupport.unpark(thread);
         }
     }
 
     private void run() {
-        try {
-            CudaRuntime.useThreadLocalCaptureMode();
-        } catch (CollectiveException e) {
-            LOG.log(
-                    System.Logger.Level.WARNING,
-                    "captures of other threads in global mode may be disturbed",
-                    e);
-        }
         long pauseNanos = SHORTEST_PAUSE_NANOS;
         long seen = 0;
         while (true) {
@@ -119,6 +113,7 @@ final class Poller {
     /** What fails once may go well the next time. */
     private static boolean isSettled(Entry entry) {
         try {
+            CurrentDevice.stay(entry.matter.device());
             return entry.matter.isSettled();
         } catch (RuntimeException | Error e) {
             entry.failures++;

@@ -60,7 +60,7 @@ final class Reaper {
     synchronized void add(Remains remains) {
         waiting.add(remains);
         if (thread == null) {
-            thread = NativeThread.start("reaper-" + device.ordinal(), this::run);
+            thread = NativeThread.start("reaper-" + device.ordinal(), device, this::run);
         } else {
             LockSupport.unpark(thread);
         }

@@ -45,7 +45,8 @@ final class Watchdog {
         }
         watched.add(clique);
         if (thread == null) {
-            Thread watching = NativeThread.start("watchdog", this::run);
+            Thread watching =
+                    NativeThread.start("watchdog", clique.local().getFirst().device, this::run);
             thread = watching;
             Thread.ofPlatform()
                     .daemon()
@@ -151,6 +152,7 @@ final class Watchdog {
     private int askState(Member member) {
         heartbeat.asks("ncclCommGetAsyncError", member, System.nanoTime());
         try {
+            CurrentDevice.stay(member.device);
             return member.asyncState();
         } finally {
             heartbeat.isAnswered();
@@ -161,6 +163,7 @@ final class Watchdog {
         heartbeat.asks(
                 "cudaStreamQuery, cudaEventQuery or cudaEventRecord", stream, System.nanoTime());
         try {
+            CurrentDevice.stay(stream.device());
             stream.sample(now);
         } finally {
             heartbeat.isAnswered();

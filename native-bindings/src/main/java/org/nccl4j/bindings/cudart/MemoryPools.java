@@ -22,6 +22,12 @@ import org.nccl4j.bindings.NativeLibrary;
  */
 public final class MemoryPools {
     /**
+     * {@code cudaMemPoolReuseAllowInternalDependencies}: whether an allocation may be ordered
+     * behind another stream's free, int.
+     */
+    public static final int REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3;
+
+    /**
      * {@code cudaMemPoolAttrReleaseThreshold}: bytes that a synchronization leaves to it, uint64.
      */
     public static final int RELEASE_THRESHOLD = 4;
