@@ -100,7 +100,7 @@ final class Member {
     final PreMulSums preMulSums;
     private DeviceBuffer scratch;
     CountExchange counts;
-    private WeakReference<NcclCommunicator> front = new WeakReference<>(null);
+    private WeakReference<NcclCommunicator> userHandle = new WeakReference<>(null);
 
     /** Streams that have had its work, replaced when one comes. */
     private volatile NcclStream[] streams = {};
@@ -237,13 +237,14 @@ final class Member {
 
     // ---- the user's side
 
-    void front(NcclCommunicator communicator) {
-        front = new WeakReference<>(communicator);
+    /** Gives the rank to its user. */
+    void handOut(NcclCommunicator communicator) {
+        userHandle = new WeakReference<>(communicator);
     }
 
     /** What the user holds, null if that has been dropped. */
-    NcclCommunicator front() {
-        return front.get();
+    NcclCommunicator userHandle() {
+        return userHandle.get();
     }
 
     // ---- going into NCCL
@@ -500,7 +501,7 @@ final class Member {
     }
 
     private boolean hasWorkOn(NcclStream stream) {
-        NcclCommunicator held = front();
+        NcclCommunicator held = userHandle();
         return held == null ? oldestUnpassed(stream) != null : stream.hasWorkOf(held);
     }
 

@@ -53,7 +53,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
     /** Hands a rank that NCCL has made to its user. */
     static NcclCommunicator open(Member member) {
         NcclCommunicator communicator = new NcclCommunicator(member);
-        member.front(communicator);
+        member.handOut(communicator);
         Throwable place = new Throwable(member.describe() + " was made here");
         LEAKS.register(communicator, () -> logIfLeaked(member, place));
         Watchdog.SHARED.watch(member.clique);
