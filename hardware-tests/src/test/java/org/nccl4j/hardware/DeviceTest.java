@@ -115,6 +115,29 @@ final class DeviceTest {
         }
     }
 
+    /** A copy goes in pieces; once its failure has been told, the stream is as good as before. */
+    @Test
+    void aCopyOfManyPiecesFailsOnce() {
+        long sizeBytes = 8 << 20;
+        try (Team team = Team.local(backend, 2, CommunicatorConfig.defaults())) {
+            assertThat(team.sum()).isEqualTo(team.expectedSum());
+            DeviceBuffer mine = team.buffer(0, 4);
+            DeviceBuffer others = team.buffer(1, 4);
+            DeviceBuffer destination = team.buffer(0, sizeBytes);
+            try (Arena arena = Arena.ofShared()) {
+                DeviceBuffer source = DeviceBuffer.wrap(arena.allocate(sizeBytes));
+                join(team, 0, mine);
+                team.stream(0).copy(source, destination, sizeBytes);
+            }
+            join(team, 1, others);
+            assertThatThrownBy(() -> team.stream(0).synchronize(Team.PATIENCE))
+                    .isInstanceOf(InvalidArgumentException.class);
+            team.stream(0).fill(destination, (byte) 1);
+            team.synchronizeAll();
+            assertThat(team.stream(0).poll()).isTrue();
+        }
+    }
+
     private static void join(Team team, int rank, DeviceBuffer buffer) {
         team.communicator(rank)
                 .allReduce(buffer, buffer, 1, DataType.INT32, ReduceOp.SUM, team.stream(rank));

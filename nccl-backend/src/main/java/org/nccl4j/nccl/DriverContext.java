@@ -148,9 +148,15 @@ final class DriverContext {
             MemorySegment active = arena.allocate(JAVA_INT);
             MemorySegment cell = arena.allocate(ADDRESS);
             if (CudaDriver.cuDevicePrimaryCtxGetState(device, flags, active) != 0
-                    || active.get(JAVA_INT, 0) == 0
-                    || CudaDriver.cuDevicePrimaryCtxRetain(cell, device) != 0) {
+                    || active.get(JAVA_INT, 0) == 0) {
                 return 0;
+            }
+            int code = CudaDriver.cuDevicePrimaryCtxRetain(cell, device);
+            if (code != 0) {
+                throw CudaRuntime.failed(
+                        "cuDevicePrimaryCtxRetain",
+                        code,
+                        "asking for the primary context of device " + device);
             }
             CudaDriver.cuDevicePrimaryCtxRelease(device);
             return cell.get(ADDRESS, 0).address();

@@ -3,6 +3,7 @@ package org.nccl4j.nccl;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.nccl4j.bindings.cudart.cudaHostFn_t;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -28,11 +29,13 @@ final class HostWork {
 
     private final NcclStream stream;
     private final String operation;
+    private final AtomicBoolean broken;
     private final Runnable work;
 
-    private HostWork(NcclStream stream, String operation, Runnable work) {
+    private HostWork(NcclStream stream, String operation, AtomicBoolean broken, Runnable work) {
         this.stream = stream;
         this.operation = operation;
+        this.broken = broken;
         this.work = work;
     }
 
@@ -42,11 +45,14 @@ final class HostWork {
      * @param handle the stream's handle
      * @param stream the stream, which remembers what goes wrong
      * @param operation for messages
+     * @param broken whether a piece of the operation has failed: it fails once, and what comes
+     *     after is left out
      * @param work touches memory through segments only
      */
-    static void enqueue(long handle, NcclStream stream, String operation, Runnable work) {
+    static void enqueue(
+            long handle, NcclStream stream, String operation, AtomicBoolean broken, Runnable work) {
         long number = NUMBERS.incrementAndGet();
-        ENQUEUED.put(number, new HostWork(stream, operation, work));
+        ENQUEUED.put(number, new HostWork(stream, operation, broken, work));
         boolean enqueued = false;
         try {
             CudaRuntime.launchHostFunction(handle, Entry.POINT, number, operation);
@@ -61,13 +67,15 @@ final class HostWork {
     /** An exception that leaves this method ends the JVM. */
     private static void called(MemorySegment argument) {
         HostWork called = ENQUEUED.remove(argument.address());
-        if (called == null) {
+        if (called == null || called.broken.get()) {
             return;
         }
         try {
             called.work.run();
         } catch (Throwable e) {
-            called.broke(e);
+            if (called.broken.compareAndSet(false, true)) {
+                called.broke(e);
+            }
         }
     }
 

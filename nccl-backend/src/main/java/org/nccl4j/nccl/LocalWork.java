@@ -1,6 +1,7 @@
 package org.nccl4j.nccl;
 
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.InvalidArgumentException;
 
@@ -48,6 +49,7 @@ final class LocalWork {
                     stream.address(),
                     stream,
                     doing,
+                    new AtomicBoolean(),
                     () -> MemorySegment.copy(from, 0, to, 0, sizeBytes));
         } else if (!isDirect(source)) {
             upload(stream, source.hostSegment(), destination.address(), sizeBytes, doing);
@@ -79,6 +81,7 @@ final class LocalWork {
             long sizeBytes,
             String doing) {
         Staging.Slot slot = stream.device().staging().take(stream);
+        AtomicBoolean broken = new AtomicBoolean();
         for (long done = 0; done < sizeBytes; done += Staging.SLOT_BYTES) {
             long offset = done;
             long piece = Math.min(Staging.SLOT_BYTES, sizeBytes - done);
@@ -86,6 +89,7 @@ final class LocalWork {
                     stream.address(),
                     stream,
                     doing,
+                    broken,
                     () -> MemorySegment.copy(source, offset, slot.memory, 0, piece));
             CudaRuntime.copyAsync(
                     destination + offset, slot.address, piece, stream.address(), doing);
@@ -99,6 +103,7 @@ final class LocalWork {
             long sizeBytes,
             String doing) {
         Staging.Slot slot = stream.device().staging().take(stream);
+        AtomicBoolean broken = new AtomicBoolean();
         for (long done = 0; done < sizeBytes; done += Staging.SLOT_BYTES) {
             long offset = done;
             long piece = Math.min(Staging.SLOT_BYTES, sizeBytes - done);
@@ -107,6 +112,7 @@ final class LocalWork {
                     stream.address(),
                     stream,
                     doing,
+                    broken,
                     () -> MemorySegment.copy(slot.memory, 0, destination, offset, piece));
         }
     }
@@ -116,7 +122,8 @@ final class LocalWork {
         String doing = "filling " + sizeBytes + " bytes on " + stream;
         if (destination.isHostAccessible()) {
             MemorySegment memory = destination.hostSegment();
-            HostWork.enqueue(stream.address(), stream, doing, () -> memory.fill(value));
+            HostWork.enqueue(
+                    stream.address(), stream, doing, new AtomicBoolean(), () -> memory.fill(value));
         } else if (destination.device().equals(stream.device())) {
             CudaRuntime.fillAsync(destination.address(), value, sizeBytes, stream.address(), doing);
         } else {
