@@ -245,11 +245,14 @@ public final class SchedulePicture {
                                 : "stroke=\"#0050a0\" stroke-dasharray=\"5 3\""
                                         + " marker-end=\"url(#head)\"");
                 if (messages <= MOST_LABELS) {
-                    // Near the sender, where arrows have not crossed yet.
+                    // Near the sender, where arrows have not crossed yet, and the farther the
+                    // longer the arrow is, for a rank may send several.
+                    int along = 20 + 8 * Math.abs(to - from) / COLUMN_WIDTH;
+                    int down = along * (ROW_HEIGHT - 12) / Math.abs(to - from);
                     label(
                             svg,
-                            from + (to - from) / 4,
-                            y + 6 + ROW_HEIGHT / 4,
+                            from + Integer.signum(to - from) * along,
+                            y + 10 + down,
                             "middle",
                             chunks(schedule, action));
                 }
