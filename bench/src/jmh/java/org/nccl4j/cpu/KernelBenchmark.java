@@ -99,6 +99,7 @@ public class KernelBenchmark {
 
     /** Compiles the loop and makes the buffers. */
     @Setup
+    @SuppressWarnings("restricted")
     public void start() throws IOException, InterruptedException {
         for (int i = 0; i < 2; i++) {
             // Not all at the same place of a page, or they would share lines of the cache.
