@@ -6,7 +6,9 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.WeakReference;
 import java.util.Random;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -136,6 +138,36 @@ final class DeviceTest {
             team.synchronizeAll();
             assertThat(team.stream(0).poll()).isTrue();
         }
+    }
+
+    /** What frees wrapped memory may be the cleaner of an object that nobody else refers to. */
+    @Test
+    void memoryOfOthersStaysReachableUntilTheWorkIsOver() {
+        try (Team team = Team.local(backend, 2, CommunicatorConfig.defaults())) {
+            assertThat(team.sum()).isEqualTo(team.expectedSum());
+            DeviceBuffer mine = team.buffer(0, 4);
+            DeviceBuffer others = team.buffer(1, 4);
+            WeakReference<Object> source = joinWithWrapped(team, mine.address());
+            for (int i = 0; i < 3; i++) {
+                System.gc();
+            }
+            assertThat(source.refersTo(null)).isFalse();
+
+            join(team, 1, others);
+            team.synchronizeAll();
+            Awaitility.await()
+                    .atMost(Team.PATIENCE)
+                    .until(() -> {
+                        System.gc();
+                        return source.refersTo(null);
+                    });
+        }
+    }
+
+    private static WeakReference<Object> joinWithWrapped(Team team, long address) {
+        Object source = new Object();
+        join(team, 0, DeviceBuffer.wrap(team.communicator(0).device(), address, 4, source));
+        return new WeakReference<>(source);
     }
 
     private static void join(Team team, int rank, DeviceBuffer buffer) {

@@ -101,14 +101,20 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
     }
 
     /**
-     * Notes that a stream uses a buffer; after the work has been enqueued, by the enqueuing thread.
+     * Notes that a stream uses a buffer, and keeps one of others reachable until it has passed the
+     * work; after that has got its ticket, by the enqueuing thread.
      *
      * @param buffer any buffer, or null
      * @param stream where the work is
      */
     static void use(DeviceBuffer buffer, NcclStream stream) {
-        if (buffer != null && buffer.owner() instanceof NcclMemory memory) {
+        if (buffer == null) {
+            return;
+        }
+        if (buffer.owner() instanceof NcclMemory memory) {
             memory.usedBy(stream);
+        } else {
+            stream.keep(buffer);
         }
     }
 

@@ -97,6 +97,7 @@ final class NcclStream implements DeviceStream {
 
     private long issued;
     private volatile long passed;
+    private final KeptBuffers kept = new KeptBuffers();
     private CommunicatorUse lastUse = new CommunicatorUse(null);
     private volatile CommunicatorUse[] uses = NO_USES;
 
@@ -296,6 +297,14 @@ final class NcclStream implements DeviceStream {
         }
     }
 
+    /** Keeps a buffer of others reachable until the work that got the last ticket is over. */
+    void keep(DeviceBuffer buffer) {
+        long ticket = issued;
+        if (passed < ticket) {
+            kept.keep(buffer, ticket, passed);
+        }
+    }
+
     /** How many tickets have been given out. */
     long issued() {
         return (long) ISSUED.getAcquire(this);
@@ -412,6 +421,7 @@ final class NcclStream implements DeviceStream {
         while (known < ticket && !PASSED.compareAndSet(this, known, ticket)) {
             known = passed;
         }
+        kept.dropPassed(passed);
         // Whoever found out asks for the next marker, so that it comes behind the very next
         // operation. Should the marker have been recorded anew meanwhile, it will be once more.
         if (marking == OUTSTANDING && markerTicket <= passed) {
@@ -824,9 +834,9 @@ final class NcclStream implements DeviceStream {
             device.run(() -> LocalWork.copy(this, source, destination, sizeBytes));
         } finally {
             // Also when only some of it could be enqueued.
+            issue();
             NcclMemory.use(source, this);
             NcclMemory.use(destination, this);
-            issue();
         }
     }
 
@@ -842,8 +852,8 @@ final class NcclStream implements DeviceStream {
         try {
             device.run(() -> LocalWork.fill(this, destination, value));
         } finally {
-            NcclMemory.use(destination, this);
             issue();
+            NcclMemory.use(destination, this);
         }
     }
 
