@@ -79,6 +79,9 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     /** Issues it on this platform thread, of which NCCL wants that it has some device. */
     @Override
     public void run() {
+        if (members.length == 0) {
+            return;
+        }
         long before = CurrentDevice.enter(members[0].device);
         try {
             issueHere();
