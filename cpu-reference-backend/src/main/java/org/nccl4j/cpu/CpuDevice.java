@@ -1,5 +1,6 @@
 package org.nccl4j.cpu;
 
+import java.util.concurrent.atomic.AtomicInteger;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
@@ -13,6 +14,11 @@ import org.nccl4j.collectives.InvalidArgumentException;
 final class CpuDevice implements Device {
     private final CpuDevices all;
     private final int ordinal;
+
+    /** Open streams and communicators. */
+    private final AtomicInteger users = new AtomicInteger();
+
+    private volatile boolean used;
 
     CpuDevice(CpuDevices all, int ordinal) {
         this.all = all;
@@ -80,6 +86,22 @@ final class CpuDevice implements Device {
                             + e.getMessage(),
                     e);
         }
+    }
+
+    /** A stream or communicator on it is opened. */
+    void open() {
+        users.incrementAndGet();
+        used = true;
+    }
+
+    /** One of those is closed. */
+    void close() {
+        users.decrementAndGet();
+    }
+
+    /** Whether all that was open on it is closed, so that who still holds it needs no share. */
+    boolean isLeft() {
+        return used && users.get() == 0;
     }
 
     /** An allocation has been given back. */

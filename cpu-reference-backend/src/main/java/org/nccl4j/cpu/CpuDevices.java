@@ -11,8 +11,8 @@ import org.nccl4j.collectives.InvalidArgumentException;
 /**
  * The virtual devices of one scheduler, made when they are asked for. The default number of them
  * share the machine's memory evenly with the others that are in use: those of which somebody holds
- * memory, or the device itself, as each buffer, stream and communicator on it does. One that was
- * only looked at is forgotten, and its share with it.
+ * memory, an open stream or communicator, or the device itself before it had any of those. One that
+ * was only looked at is forgotten, and its share with it.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
@@ -59,7 +59,8 @@ final class CpuDevices {
     int shares() {
         int shares = defaultCount();
         for (int ordinal = shares; ordinal < LIMIT; ordinal++) {
-            if (allocatedBytes.get(ordinal) > 0 || existing(ordinal) != null) {
+            CpuDevice device = existing(ordinal);
+            if (allocatedBytes.get(ordinal) > 0 || (device != null && !device.isLeft())) {
                 shares++;
             }
         }

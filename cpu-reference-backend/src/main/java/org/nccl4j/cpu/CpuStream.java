@@ -94,6 +94,7 @@ final class CpuStream implements DeviceStream {
         this.scheduler = scheduler;
         this.device = device;
         this.number = number;
+        device.open();
         this.outOfMemory =
                 new Failure(
                         null,
@@ -483,7 +484,10 @@ final class CpuStream implements DeviceStream {
     public void close() {
         OpenGroup.refuseIfTouched(this);
         synchronized (scheduler) {
-            closed = true;
+            if (!closed) {
+                closed = true;
+                device.close();
+            }
         }
     }
 

@@ -61,6 +61,7 @@ final class Member {
         this.seat = seat;
         this.nextSend = new long[clique.size];
         this.nextRecv = new long[clique.size];
+        device().open();
     }
 
     CpuDevice device() {

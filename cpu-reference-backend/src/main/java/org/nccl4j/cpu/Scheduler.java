@@ -575,6 +575,7 @@ final class Scheduler {
         assert Thread.holdsLock(this);
         member.closed = true;
         member.closing = false;
+        member.device().close();
         Clique clique = member.clique;
         clique.closedMembers++;
         member.abortedBeforeClose = clique.aborted;

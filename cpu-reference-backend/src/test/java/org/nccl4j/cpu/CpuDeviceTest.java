@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.channels.Pipe;
 import java.nio.file.Files;
@@ -19,8 +20,11 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.InvalidArgumentException;
 
 /** Virtual devices and their memory. */
@@ -61,6 +65,27 @@ final class CpuDeviceTest {
         awaitShares(shares + 1);
         assertThat(devices.device(1000)).isSameAs(buffer.device());
         buffer.close();
+    }
+
+    /** A list of closed communicators must not cost the next program its memory. */
+    @Test
+    void aDeviceWhoseStreamsAndCommunicatorsAreClosedTakesNoMemoryFromTheOthers() {
+        int shares = devices.shares();
+        CpuDevice device = devices.device(1001);
+        DeviceStream stream = device.createStream();
+        assertThat(devices.shares()).isEqualTo(shares + 1);
+        stream.close();
+        stream.close();
+        assertThat(devices.shares()).isEqualTo(shares);
+
+        CpuBackend backend = new CpuBackend(new ReferenceEngine(), devices);
+        List<Communicator> ranks = backend.createLocal(shares + 3, CommunicatorConfig.defaults());
+        assertThat(devices.shares()).isEqualTo(shares + 3);
+        backend.closeAll(ranks);
+        backend.closeAll(ranks);
+        assertThat(devices.shares()).isEqualTo(shares);
+        assertThat(ranks.getLast().device().allocate(64).sizeBytes()).isEqualTo(64);
+        Reference.reachabilityFence(device);
     }
 
     @Test
