@@ -38,4 +38,14 @@ public interface BackendUnderTest {
     default CommunicatorConfig configured(CommunicatorConfig config) {
         return config;
     }
+
+    /**
+     * Whether ranks that disagree get a {@code MismatchException} in this mode; what the backend
+     * says of itself, unless overridden.
+     *
+     * @return whether mismatches are found
+     */
+    default boolean detectsMismatches() {
+        return backend().capabilities().mismatchDetection();
+    }
 }

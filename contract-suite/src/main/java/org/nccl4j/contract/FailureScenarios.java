@@ -280,7 +280,7 @@ final class FailureScenarios {
     }
 
     private static void mismatch(Stage stage, Difference difference) {
-        if (!difference.hangs() && !stage.capabilities().mismatchDetection()) {
+        if (!difference.hangs() && !stage.detectsMismatches()) {
             throw stage.unsupported("an operation of count 0 that others skip is not noticed");
         }
         RankSet ranks = stage.ranks(3, timeoutOfMismatches(stage));
@@ -300,21 +300,17 @@ final class FailureScenarios {
 
     /** Mismatches are told at once, long before this. */
     private static Duration timeoutOfMismatches(Stage stage) {
-        return stage.capabilities().mismatchDetection()
-                ? RankRunner.SYNCHRONIZE_TIMEOUT
-                : OPERATION_TIMEOUT;
+        return stage.detectsMismatches() ? RankRunner.SYNCHRONIZE_TIMEOUT : OPERATION_TIMEOUT;
     }
 
     private static Class<? extends CollectiveException> expected(Stage stage) {
-        return stage.capabilities().mismatchDetection()
-                ? MismatchException.class
-                : CollectiveException.class;
+        return stage.detectsMismatches() ? MismatchException.class : CollectiveException.class;
     }
 
     private static void told(Stage stage, List<CollectiveException> failures, List<String> says) {
         for (CollectiveException failure : failures) {
             assertThat(failure).isInstanceOf(expected(stage));
-            if (stage.capabilities().mismatchDetection()) {
+            if (stage.detectsMismatches()) {
                 assertThat(failure.getMessage()).containsPattern("\\b[Rr]anks? 1\\b|and 1\\b");
                 for (String part : says) {
                     assertThat(failure.getMessage()).containsIgnoringCase(part);
@@ -363,7 +359,7 @@ final class FailureScenarios {
                                     rank.stream());
                 };
         List<CollectiveException> failures;
-        if (stage.capabilities().mismatchDetection()) {
+        if (stage.detectsMismatches()) {
             failures = failures(ranks, everyRank(ranks), call);
         } else {
             // The others have nothing to send or receive and need not wait.

@@ -42,6 +42,10 @@ final class Stage implements AutoCloseable {
         return underTest.backend().capabilities();
     }
 
+    boolean detectsMismatches() {
+        return underTest.detectsMismatches();
+    }
+
     long seed() {
         return seed;
     }

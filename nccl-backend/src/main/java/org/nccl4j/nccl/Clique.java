@@ -39,6 +39,10 @@ final class Clique {
     private static final long LATE_CLOSER_NANOS = TimeUnit.SECONDS.toNanos(10);
 
     final String name;
+
+    /** No other communicator has it; it tells nothing of the id, which is a secret. */
+    final String fingerprint;
+
     final int size;
     final Duration operationTimeout;
     final long timeoutNanos;
@@ -107,8 +111,9 @@ final class Clique {
         private int fetched;
     }
 
-    Clique(String name, int size, CommunicatorConfig agreed) {
+    Clique(String name, String fingerprint, int size, CommunicatorConfig agreed) {
         this.name = name;
+        this.fingerprint = fingerprint;
         this.size = size;
         this.operationTimeout = agreed.operationTimeout();
         this.timeoutNanos = Durations.saturatedNanos(operationTimeout);
@@ -181,7 +186,12 @@ final class Clique {
         return parts.byColor.computeIfAbsent(
                 color,
                 ignored -> {
-                    Clique part = new Clique(partName(number, color), partSize, config);
+                    Clique part =
+                            new Clique(
+                                    partName(number, color),
+                                    fingerprint + "/" + number + "." + color,
+                                    partSize,
+                                    config);
                     part.expect(parts.localRanksByColor.get(color));
                     return part;
                 });

@@ -147,6 +147,30 @@ final class GroupCall {
         }
     }
 
+    /** Whether it takes its number from where another one does. */
+    boolean countsWith(GroupCall other) {
+        return member == other.member
+                && (kind.isPointToPoint()
+                        ? kind == other.kind && root == other.root
+                        : !other.kind.isPointToPoint());
+    }
+
+    /**
+     * Tells the other ranks of it, if that is wanted.
+     *
+     * @param ahead how many calls of the group take their numbers before it
+     * @return what waits for the others, or null
+     */
+    ConsistencyCheck.Posted post(int ahead) {
+        if (member.check == null) {
+            return null;
+        }
+        return member.check.post(
+                member.nextNumber(kind, root) + ahead,
+                Signature.of(kind, countElements, type, op, root, sendLayout, recvLayout),
+                isEmpty);
+    }
+
     /**
      * Takes its number, and makes the operator that it needs: within NCCL's group a failure of that
      * would not keep the other ranks' operations from being launched.

@@ -25,6 +25,9 @@ final class HostCall {
     /** What each member gave: color and key, or its counts. */
     private final List<long[]> given;
 
+    /** What the consistency check compares; empty without one. */
+    private final List<ConsistencyCheck.Posted> posted = new ArrayList<>(0);
+
     /** A split's communicators, null for ranks that join none. */
     private final NcclCommunicator[] children;
 
@@ -60,16 +63,20 @@ final class HostCall {
             each.member().requireOpen(kind.operation());
         }
         long number = 0;
-        for (int i = 0; i < communicators.size(); i++) {
-            Member member = communicators.get(i).member();
-            number = member.collectives++;
+        for (NcclCommunicator each : communicators) {
+            number = each.member().collectives;
+        }
+        HostCall call = new HostCall(communicators, kind, number, given);
+        List<Member> members = call.members;
+        call.tellOthers();
+        for (int i = 0; i < members.size(); i++) {
+            Member member = members.get(i);
+            member.collectives++;
             if (kind == OperationKind.SPLIT) {
                 // For messages; an exchange is noted when it is enqueued.
                 member.begin(kind, 0, null, null, (int) given.get(i)[0], null, number);
             }
         }
-        HostCall call = new HostCall(communicators, kind, number, given);
-        List<Member> members = call.members;
         boolean first;
         synchronized (call.clique) {
             for (int i = 0; i < members.size(); i++) {
@@ -83,7 +90,9 @@ final class HostCall {
         }
         if (first) {
             List<CountExchange.Result> slots =
-                    kind == OperationKind.EXCHANGE_COUNTS ? call.tryTakeSlots() : null;
+                    kind == OperationKind.EXCHANGE_COUNTS && call.posted.isEmpty()
+                            ? call.tryTakeSlots()
+                            : null;
             if (slots == null) {
                 call.startThread();
             } else {
@@ -130,6 +139,14 @@ final class HostCall {
         return true;
     }
 
+    private void tellOthers() {
+        for (Member member : members) {
+            if (member.check != null) {
+                posted.add(member.check.post(number, Signature.hostCall(kind), false));
+            }
+        }
+    }
+
     private void startThread() {
         NativeThread.start(
                 kind.operation() + "-" + clique.name, members.getFirst().device, this::run);
@@ -147,6 +164,7 @@ final class HostCall {
     private void run() {
         try {
             requireSound();
+            posted.forEach(call -> call.await(sinceNanos));
             if (kind == OperationKind.SPLIT) {
                 split();
             } else {

@@ -6,6 +6,7 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import org.nccl4j.collectives.Bootstrap;
@@ -70,7 +71,9 @@ final class Initialization {
         }
         requireSupported(config);
         long startNanos = System.nanoTime();
-        Clique clique = new Clique(config.name(), ranks, config);
+        // Its ranks are all here, so that any name will do that no other communicator has.
+        String fingerprint = UUID.randomUUID().toString();
+        Clique clique = new Clique(config.name(), fingerprint, ranks, config);
         clique.expect(ranks);
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < ranks; rank++) {
@@ -204,10 +207,6 @@ final class Initialization {
             what = "write a trace file: NCCL does not tell its steps; leave traceFile out";
         } else if (config.timing()) {
             what = "time operations yet; leave timing out, or time them with DeviceEvents";
-        } else if (config.consistencyCheck().isPresent()) {
-            what =
-                    "compare the ranks' operations through a store yet; leave consistencyCheck out:"
-                            + " a mismatch ends in a timeout";
         }
         if (what != null) {
             throw new UnsupportedException(

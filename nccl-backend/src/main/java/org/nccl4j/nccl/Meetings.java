@@ -1,6 +1,9 @@
 package org.nccl4j.nccl;
 
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.nccl4j.collectives.CommunicatorConfig;
@@ -20,6 +23,8 @@ final class Meetings {
     /** Lets several ranks share a GPU, since 2.30. */
     private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
 
+    private static final int FINGERPRINT_BYTES = 12;
+
     private Meetings() {}
 
     /** Comes to a meeting; the others of this process may have come or not. */
@@ -29,11 +34,21 @@ final class Meetings {
             BY_ID.values().removeIf(Clique::isOver);
             Clique clique = BY_ID.get(id);
             if (clique == null) {
-                clique = new Clique(config.name(), size, config);
+                clique = new Clique(config.name(), fingerprint(id), size, config);
                 BY_ID.put(id, clique);
             }
             requireWelcome(clique, id, rank, size, device, config);
             return clique.add(rank, device, config);
+        }
+    }
+
+    /** Names a communicator to all ranks that have its id, and to nobody else. */
+    static String fingerprint(UniqueId id) {
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest(id.toBytes());
+            return HexFormat.of().formatHex(hash, 0, FINGERPRINT_BYTES);
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every Java platform has SHA-256", e);
         }
     }
 
@@ -83,7 +98,8 @@ final class Meetings {
                                 + "ranks with "
                                 + id
                                 + " disagree about the configuration; give all the same name,"
-                                + " operationTimeout and abortOnFailure, and come again:"
+                                + " operationTimeout and abortOnFailure, and all or none a"
+                                + " consistencyCheck, and come again:"
                                 + table(clique.local(), rank, config));
             }
             if (other.device.ordinal() == device.ordinal() && !isGpuShared()) {
@@ -111,7 +127,8 @@ final class Meetings {
     private static boolean agree(CommunicatorConfig one, CommunicatorConfig other) {
         return one.name().equals(other.name())
                 && one.operationTimeout().equals(other.operationTimeout())
-                && one.abortOnFailure() == other.abortOnFailure();
+                && one.abortOnFailure() == other.abortOnFailure()
+                && one.consistencyCheck().isPresent() == other.consistencyCheck().isPresent();
     }
 
     /** What those who have come and a newcomer want, a line each. */
@@ -131,6 +148,7 @@ final class Meetings {
                 .append("', operationTimeout ")
                 .append(Durations.text(config.operationTimeout()))
                 .append(", abortOnFailure ")
-                .append(config.abortOnFailure());
+                .append(config.abortOnFailure())
+                .append(config.consistencyCheck().isPresent() ? ", consistencyCheck" : "");
     }
 }

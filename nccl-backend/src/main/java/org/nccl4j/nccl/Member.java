@@ -65,6 +65,9 @@ final class Member {
     /** NCCL's communicator, 0 before it is made and from when it is to be freed. */
     private long comm;
 
+    /** Compares what it calls with what the other ranks call; null unless that is wanted. */
+    final ConsistencyCheck check;
+
     /** Whether calls may return before they are done. */
     final boolean nonBlocking;
 
@@ -129,6 +132,11 @@ final class Member {
         this.size = clique.size;
         this.device = device;
         this.config = config;
+        this.check =
+                config.consistencyCheck()
+                        .filter(store -> size > 1)
+                        .map(store -> new ConsistencyCheck(this, store))
+                        .orElse(null);
         String forced = NcclEnvironment.value("NCCL_COMM_BLOCKING");
         this.nonBlocking = forced == null ? !config.blocking() : forced.equals("0");
         this.communicatorCell = clique.arena.allocate(ValueLayout.ADDRESS);
@@ -406,6 +414,15 @@ final class Member {
             note(stream);
         }
         return next;
+    }
+
+    /** The number that the next such call will take. */
+    long nextNumber(OperationKind kind, int peer) {
+        return switch (kind) {
+            case SEND -> sends(peer);
+            case RECV -> receives(peer);
+            default -> collectives;
+        };
     }
 
     private long nextOfPair(OperationKind kind, int peer) {

@@ -145,6 +145,16 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         if (member.isObstructed()) {
             member.requireUsable(kind.operation());
         }
+        if (member.check != null) {
+            Signature signature =
+                    Signature.of(kind, countElements, type, op, root, sendLayout, recvLayout);
+            member.check
+                    .post(
+                            member.nextNumber(kind, root),
+                            signature,
+                            GroupCall.isEmpty(kind, countElements, sendLayout, recvLayout))
+                    .await(System.nanoTime());
+        }
         boolean barrier = kind == OperationKind.BARRIER;
         if (countElements == 0 && !barrier) {
             member.begin(kind, 0, type, op, root, stream).ticket = 0;

@@ -25,6 +25,9 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     /** The operation, if it is one call of NCCL's, which is a group by itself; else null. */
     private final GroupCall single;
 
+    /** Whether a rank's calls are compared with those of the others. */
+    private final boolean isChecked;
+
     private boolean asHostCall;
 
     private NcclRecordedGroup(List<GroupCall> calls) {
@@ -40,6 +43,11 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         this.moves = streams.length > 0;
         this.single =
                 this.calls.length == 1 && !this.calls[0].kind().needsGroup() ? this.calls[0] : null;
+        boolean checked = false;
+        for (Member member : members) {
+            checked |= member.check != null;
+        }
+        this.isChecked = checked;
     }
 
     /** Issued communicator by communicator, in the order of their first appearance. */
@@ -67,7 +75,32 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         for (int i = 0; i < calls.length; i++) {
             calls[i].member.requireUsable(calls[i].kind().operation());
         }
+        if (isChecked) {
+            agree();
+        }
         PlatformThread.run(this);
+    }
+
+    /**
+     * Compares it with what the other ranks call. All of it is posted before anything is waited
+     * for, because a rank that one of the calls waits for may be in this group as well.
+     */
+    private void agree() {
+        List<ConsistencyCheck.Posted> posted = new ArrayList<>();
+        for (int i = 0; i < calls.length; i++) {
+            int ahead = 0;
+            for (int j = 0; j < i; j++) {
+                if (calls[i].countsWith(calls[j])) {
+                    ahead++;
+                }
+            }
+            ConsistencyCheck.Posted call = calls[i].post(ahead);
+            if (call != null) {
+                posted.add(call);
+            }
+        }
+        long startNanos = System.nanoTime();
+        posted.forEach(call -> call.await(startNanos));
     }
 
     /** Issues it in its place among the host calls, which everything else waits for. */

@@ -7,6 +7,7 @@ import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.InvalidArgumentException;
+import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.UniqueId;
@@ -67,6 +68,148 @@ final class Wording {
             arguments.add("root " + call.root);
         }
         return arguments.toString();
+    }
+
+    /** What a rank called, in the words that the other backends have for it. */
+    static String call(Signature call) {
+        StringJoiner arguments = new StringJoiner(", ", call.kind().operation() + "(", ")");
+        switch (call.kind()) {
+            case BARRIER, SPLIT, EXCHANGE_COUNTS -> {
+                return arguments.toString();
+            }
+            case ALL_GATHER_V -> arguments.add("counts " + call.recvCounts());
+            case REDUCE_SCATTER_V -> arguments.add("counts " + call.sendCounts());
+            case ALL_TO_ALL_V ->
+                    arguments
+                            .add("send counts " + call.sendCounts())
+                            .add("receive counts " + call.recvCounts());
+            default -> arguments.add("count " + call.countElements());
+        }
+        arguments.add(String.valueOf(call.type()));
+        if (call.reduction() != null) {
+            arguments.add(call.reduction());
+        }
+        switch (call.kind()) {
+            case SEND -> arguments.add("to rank " + call.root());
+            case RECV -> arguments.add("from rank " + call.root());
+            default -> {
+                if (call.root() >= 0) {
+                    arguments.add("root " + call.root());
+                }
+            }
+        }
+        return arguments.toString();
+    }
+
+    /** Two ranks whose calls with one number are not the same operation. */
+    static MismatchException mismatch(
+            Member member, long number, Signature own, int rank, Signature other) {
+        boolean first = member.rank < rank;
+        String calls =
+                called(member, first ? member.rank : rank, first ? own : other)
+                        + ", "
+                        + called(member, first ? rank : member.rank, first ? other : own);
+        String where = "communicator '" + member.clique.name + "': ";
+        if (!own.kind().isPointToPoint()) {
+            return new MismatchException(
+                    where
+                            + "ranks disagree about collective #"
+                            + number
+                            + ": "
+                            + calls
+                            + "; make the same calls in the same order on every rank and create"
+                            + " a new communicator");
+        }
+        boolean sends = own.kind() == OperationKind.SEND;
+        return new MismatchException(
+                where
+                        + "the two sides of send/recv #"
+                        + number
+                        + " from rank "
+                        + (sends ? member.rank : rank)
+                        + " to rank "
+                        + (sends ? rank : member.rank)
+                        + " disagree: "
+                        + calls
+                        + "; send and receive the same count and type, in the same order, and"
+                        + " create a new communicator");
+    }
+
+    private static String called(Member member, int rank, Signature call) {
+        return "rank " + rank + "/" + member.size + " called " + call(call);
+    }
+
+    /** Two ranks of an all-to-all whose sizes do not fit. */
+    static MismatchException pairMismatch(
+            Member member, long number, int from, int to, long sent, long expected) {
+        return new MismatchException(
+                "communicator '"
+                        + member.clique.name
+                        + "': ranks disagree about allToAllV #"
+                        + number
+                        + ": rank "
+                        + from
+                        + " sends "
+                        + sent
+                        + " elements to rank "
+                        + to
+                        + ", rank "
+                        + to
+                        + " expects "
+                        + expected
+                        + "; make the plans from exchangeCounts and create a new communicator");
+    }
+
+    /** A rank that has made one call, has been told to make it again, and makes another one. */
+    static MismatchException changed(Member member, long number, Signature then, Signature now) {
+        return new MismatchException(
+                member.describe()
+                        + " called "
+                        + call(then)
+                        + " as #"
+                        + number
+                        + ", which was interrupted or refused, and now calls "
+                        + call(now)
+                        + " instead; the consistency check has told the other ranks already: make"
+                        + " the same call again, or create a new communicator");
+    }
+
+    /** An operation that the consistency check has held back in vain. */
+    static CollectiveTimeoutException notCalled(
+            Member member, Signature call, long number, List<Integer> missing) {
+        StringJoiner known = new StringJoiner("; ", "; ", "");
+        known.setEmptyValue("");
+        String hint = "";
+        for (int rank : missing) {
+            Member other = member.clique.member(rank);
+            if (other != null) {
+                known.add("rank " + rank + " " + state(other));
+                if (hint.isEmpty()) {
+                    hint = groupHint(other);
+                }
+            }
+        }
+        return new CollectiveTimeoutException(
+                call(call)
+                        + ", #"
+                        + number
+                        + " of communicator '"
+                        + member.clique.name
+                        + "', was held back by the consistency check on rank "
+                        + member.rank
+                        + "/"
+                        + member.size
+                        + ": rank "
+                        + shown(missing)
+                        + (missing.size() == 1 ? " has" : " have")
+                        + " not called it within "
+                        + Durations.text(member.clique.operationTimeout)
+                        + known
+                        + hint
+                        + "; look for a branch or an exception there, give all ranks the same store"
+                        + " and group calls alike on all of them, or raise operationTimeout if they"
+                        + " are only late; create a new communicator",
+                true);
     }
 
     /** Which call a native function was called for. */

@@ -9,7 +9,7 @@ import org.nccl4j.collectives.CommunicatorConfig;
 /** What ranks of one process know of each other; no native code is called. */
 final class CliqueTest {
     private static Clique clique(int size, int... localRanks) {
-        Clique clique = new Clique("job", size, CommunicatorConfig.defaults());
+        Clique clique = new Clique("job", "1f", size, CommunicatorConfig.defaults());
         for (int rank : localRanks) {
             clique.add(rank, null, CommunicatorConfig.defaults());
         }
