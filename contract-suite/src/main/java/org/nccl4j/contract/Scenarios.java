@@ -19,6 +19,7 @@ final class Scenarios {
                         NullScenarios.all(),
                         CreateScenarios.all(),
                         CommunicatorScenarios.all(),
+                        RegistrationScenarios.all(),
                         FailureScenarios.all(),
                         EnqueueScenarios.ofManyRanks())
                 .flatMap(List::stream)

@@ -7,6 +7,8 @@ import java.lang.invoke.VarHandle;
 import java.lang.ref.WeakReference;
 import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
@@ -101,6 +103,10 @@ final class Member {
     // ---- what belongs to it
 
     final PreMulSums preMulSums;
+
+    /** Of the rank's buffers that are open. */
+    final List<NcclRegistration> registrations = new CopyOnWriteArrayList<>();
+
     private DeviceBuffer scratch;
     CountExchange counts;
     private WeakReference<NcclCommunicator> userHandle = new WeakReference<>(null);
@@ -511,6 +517,16 @@ final class Member {
     boolean hasWork() {
         for (NcclStream stream : streams) {
             if (hasWorkOn(stream)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** As {@link #hasWork}, after a look at the streams. */
+    boolean isBusy() {
+        for (NcclStream stream : streams) {
+            if (hasWorkOn(stream) && !stream.hasPassedOrIsLost(stream.issued())) {
                 return true;
             }
         }

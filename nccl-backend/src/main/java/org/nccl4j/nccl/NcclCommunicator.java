@@ -20,6 +20,7 @@ import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.NativeCallException;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.Registration;
 import org.nccl4j.collectives.Traffic;
 import org.nccl4j.collectives.UnsupportedException;
 import org.nccl4j.collectives.WaitInterruptedException;
@@ -330,6 +331,12 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
                 .issue();
     }
 
+    @Override
+    public Registration register(DeviceBuffer buffer) {
+        OpenGroup.refuseIfTouched(member);
+        return NcclRegistration.open(member, buffer);
+    }
+
     // ---- host calls
 
     @Override
@@ -479,6 +486,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
      * in different orders do not wait for each other.
      */
     static void closeAll(List<NcclCommunicator> communicators) {
+        communicators.forEach(NcclCommunicator::requireNoRegistrations);
         CollectiveException first = null;
         List<NcclCommunicator> left = communicators;
         while (!left.isEmpty()) {
@@ -517,6 +525,19 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         if (first != null) {
             throw first.forThisThread();
         }
+    }
+
+    /** NCCL wants them to end first; those of a communicator that failed end with its abort. */
+    private void requireNoRegistrations() {
+        if (member.registrations.isEmpty() || clique.cause() != null) {
+            return;
+        }
+        throw new InvalidArgumentException(
+                "close of "
+                        + member.describe()
+                        + ": close its registrations first: "
+                        + member.registrations
+                        + "; nothing has changed");
     }
 
     /** Ranks of one communicator fail of the same cause, which is told once. */

@@ -52,6 +52,9 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
     /** In whose order it was allocated, or null. */
     private final NcclStream home;
 
+    /** Of this memory, with the communicators of ranks; null while there has been none. */
+    private List<NcclRegistration> registrations;
+
     /** Replaced when a stream is added. */
     private volatile Use[] uses = NONE;
 
@@ -118,6 +121,33 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
         }
     }
 
+    /** Notes a registration, until the end of which the memory is kept. */
+    static void registered(DeviceBuffer buffer, NcclRegistration registration) {
+        if (buffer.owner() instanceof NcclMemory memory) {
+            memory.add(registration);
+        }
+    }
+
+    private synchronized void add(NcclRegistration registration) {
+        if (registrations == null) {
+            registrations = new ArrayList<>(1);
+        }
+        registrations.add(registration);
+    }
+
+    private synchronized boolean isRegistered() {
+        if (registrations == null) {
+            return false;
+        }
+        registrations.removeIf(NcclRegistration::isOver);
+        return !registrations.isEmpty();
+    }
+
+    /** Whether a stream may have work with it; true for memory that others own. */
+    static boolean isInUse(DeviceBuffer buffer) {
+        return !(buffer.owner() instanceof NcclMemory memory) || !memory.isUnused();
+    }
+
     /** Whether a buffer is pinned memory of this backend. */
     static boolean isPinned(DeviceBuffer buffer) {
         return buffer.owner() instanceof NcclMemory memory && memory.kind == Kind.PINNED;
@@ -155,6 +185,10 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
 
     @Override
     public boolean isPassed() {
+        return !isRegistered() && isUnused();
+    }
+
+    private boolean isUnused() {
         for (Use use : uses) {
             if (!use.isPassed()) {
                 return false;
@@ -178,7 +212,7 @@ final class NcclMemory extends BufferOwner implements Reaper.Remains {
     /** If it can be freed in the order of a stream, without waiting. */
     private boolean freeAtOnce() {
         try {
-            if (isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
+            if (!isRegistered() && isHomesAlone() && home.freeAsync(address, "freeing " + this)) {
                 device.release();
                 return true;
             }

@@ -271,6 +271,7 @@ final class NcclSetup {
                 .withTypes(types)
                 .withReductions(EnumSet.allOf(ReduceOp.Predefined.class))
                 .withPreMulSum(true)
+                .withRegistration(version >= NcclRegistration.SINCE_VERSION_CODE)
                 .withFirstUseMayWait(true);
     }
 }

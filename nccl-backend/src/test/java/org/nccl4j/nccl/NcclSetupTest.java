@@ -75,6 +75,12 @@ final class NcclSetupTest {
         assertThat(capabilities.capture()).isFalse();
     }
 
+    @ParameterizedTest
+    @CsvSource({"21805,false", "21901,true", "23007,true"})
+    void buffersAreRegisteredFromTheVersionThatCan(int version, boolean able) {
+        assertThat(NcclSetup.capabilities(version, 90).registration()).isEqualTo(able);
+    }
+
     @Test
     void aLibraryThatIsTooOldIsNamed() {
         assertThat(NcclSetup.tooOld(21708, "/lib/libnccl.so.2"))
