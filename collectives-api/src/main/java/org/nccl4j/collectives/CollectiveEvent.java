@@ -60,7 +60,10 @@ public final class CollectiveEvent extends Event {
     @DataAmount
     public long bytes;
 
-    /** From enqueue until every rank had joined; -1 if not measured. */
+    /**
+     * From enqueue until every rank had joined, on NCCL until its stream had come to it; -1 if not
+     * measured.
+     */
     @Label("Wait")
     @Timespan(Timespan.NANOSECONDS)
     public long waitNanos = -1;

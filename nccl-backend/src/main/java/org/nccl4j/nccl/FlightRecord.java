@@ -6,7 +6,7 @@ import org.nccl4j.collectives.DataType;
 
 /**
  * Hands one rank's part of an operation to the flight recorder, when it has been enqueued: what
- * NCCL does afterwards it does not tell.
+ * NCCL does afterwards it does not tell, and {@link TimedCalls} measure.
  *
  * <p>Thread safety: all methods may be called from any thread.
  */
@@ -23,6 +23,17 @@ final class FlightRecord {
     static void commit(
             Member member, CallRecord call, BlockLayout sendLayout, BlockLayout recvLayout) {
         CollectiveEvent event = new CollectiveEvent();
+        describe(event, member, call, sendLayout, recvLayout);
+        event.commit();
+    }
+
+    /** Fills in what is known when it is enqueued. */
+    static void describe(
+            CollectiveEvent event,
+            Member member,
+            CallRecord call,
+            BlockLayout sendLayout,
+            BlockLayout recvLayout) {
         event.communicator = member.clique.name;
         event.operation = call.kind.operation();
         event.sequence = call.number;
@@ -34,7 +45,6 @@ final class FlightRecord {
         event.bytes =
                 bytes(call.kind, call.countElements, call.type, call.root, member)
                         + Math.max(bytes(sendLayout, call.type), bytes(recvLayout, call.type));
-        event.commit();
     }
 
     private static long bytes(BlockLayout layout, DataType type) {

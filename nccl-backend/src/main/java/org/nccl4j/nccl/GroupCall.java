@@ -37,6 +37,13 @@ final class GroupCall {
     private final long number;
 
     private CallRecord issued;
+
+    /** Being timed, from its start to its enqueuing; null if it is not. */
+    private TimedCalls.Call timed;
+
+    /** Whether the flight recorder has it, or will. */
+    private boolean isRecorded;
+
     private int operator;
 
     GroupCall(
@@ -181,6 +188,7 @@ final class GroupCall {
                 number == NO_NUMBER
                         ? member.begin(kind, countElements, type, op, root, stream)
                         : member.begin(kind, countElements, type, op, root, stream, number);
+        isRecorded = false;
         if (isEmpty) {
             issued.ticket = 0;
         }
@@ -219,16 +227,38 @@ final class GroupCall {
                 stream.address());
     }
 
+    /** Begins to time it, if that is wanted. */
+    void startTiming() {
+        if (member.timed != null && !isEmpty) {
+            timed = member.timed.begin(stream);
+        }
+    }
+
+    /** It will not be enqueued, unless it has been. */
+    void stopTiming() {
+        if (timed != null) {
+            timed.giveUp();
+            timed = null;
+        }
+    }
+
     /** It is on its stream. */
     void enqueued() {
         stream.enqueued(communicator);
         issued.ticket = stream.issued();
+        if (timed != null) {
+            timed.enqueued(issued, sendLayout, recvLayout);
+            timed = null;
+            isRecorded = true;
+        }
         NcclMemory.use(send, stream);
         NcclMemory.use(recv, stream);
     }
 
     void recordFlight() {
-        FlightRecord.commit(member, issued, sendLayout, recvLayout);
+        if (!isRecorded) {
+            FlightRecord.commit(member, issued, sendLayout, recvLayout);
+        }
     }
 
     String doing() {

@@ -205,8 +205,6 @@ final class Initialization {
                             + " together, which this backend does not; leave SPLIT_SHARE out";
         } else if (config.traceFile().isPresent()) {
             what = "write a trace file: NCCL does not tell its steps; leave traceFile out";
-        } else if (config.timing()) {
-            what = "time operations yet; leave timing out, or time them with DeviceEvents";
         }
         if (what != null) {
             throw new UnsupportedException(

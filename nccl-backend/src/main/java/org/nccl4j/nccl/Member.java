@@ -70,6 +70,9 @@ final class Member {
     /** Compares what it calls with what the other ranks call; null unless that is wanted. */
     final ConsistencyCheck check;
 
+    /** Times its operations for the flight recorder; null unless that is wanted. */
+    final TimedCalls timed;
+
     /** Whether calls may return before they are done. */
     final boolean nonBlocking;
 
@@ -143,6 +146,7 @@ final class Member {
                         .filter(store -> size > 1)
                         .map(store -> new ConsistencyCheck(this, store))
                         .orElse(null);
+        this.timed = config.timing() ? new TimedCalls(this) : null;
         String forced = NcclEnvironment.value("NCCL_COMM_BLOCKING");
         this.nonBlocking = forced == null ? !config.blocking() : forced.equals("0");
         this.communicatorCell = clique.arena.allocate(ValueLayout.ADDRESS);
@@ -241,6 +245,9 @@ final class Member {
 
     /** Gives back what belongs to it; NCCL does not use it any more. */
     void closeResources() {
+        if (timed != null) {
+            timed.end();
+        }
         if (scratch != null) {
             scratch.close();
         }

@@ -165,22 +165,32 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         long to = barrier ? member.scratchAddress() : GroupCall.address(recv);
         long count = barrier ? 1 : countElements;
         DataType unit = barrier ? DataType.INT32 : type;
-        CallRecord call;
-        if (Thread.currentThread().isVirtual()) {
-            // A first use waits for the peers in native code and would keep the carrier, on which a
-            // peer's thread may be waiting to run.
-            call =
-                    PlatformThread.call(
-                            () -> enqueue(kind, from, to, count, unit, op, root, stream));
-        } else {
-            call = enqueue(kind, from, to, count, unit, op, root, stream);
+        TimedCalls.Call timed = member.timed == null ? null : member.timed.begin(stream);
+        CallRecord call = null;
+        try {
+            if (Thread.currentThread().isVirtual()) {
+                // A first use waits for the peers in native code and would keep the carrier, on
+                // which a peer's thread may be waiting to run.
+                call =
+                        PlatformThread.call(
+                                () -> enqueue(kind, from, to, count, unit, op, root, stream));
+            } else {
+                call = enqueue(kind, from, to, count, unit, op, root, stream);
+            }
+        } finally {
+            if (call == null && timed != null) {
+                timed.giveUp();
+            }
         }
         NcclMemory.use(send, stream);
         NcclMemory.use(recv, stream);
+        if (timed != null) {
+            timed.enqueued(call, null, null);
+        }
         if (member.isObstructed()) {
             member.requireSound();
         }
-        if (FlightRecord.isEnabled()) {
+        if (timed == null && FlightRecord.isEnabled()) {
             FlightRecord.commit(member, call, null, null);
         }
     }

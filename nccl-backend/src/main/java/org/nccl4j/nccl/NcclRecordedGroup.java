@@ -28,6 +28,9 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     /** Whether a rank's calls are compared with those of the others. */
     private final boolean isChecked;
 
+    /** Whether a rank's operations are timed for the flight recorder. */
+    private final boolean isTimed;
+
     private boolean asHostCall;
 
     private NcclRecordedGroup(List<GroupCall> calls) {
@@ -44,10 +47,13 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         this.single =
                 this.calls.length == 1 && !this.calls[0].kind().needsGroup() ? this.calls[0] : null;
         boolean checked = false;
+        boolean timed = false;
         for (Member member : members) {
             checked |= member.check != null;
+            timed |= member.timed != null;
         }
         this.isChecked = checked;
+        this.isTimed = timed;
     }
 
     /** Issued communicator by communicator, in the order of their first appearance. */
@@ -133,11 +139,17 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
                 calls[i].begin();
             }
             if (moves) {
+                if (isTimed) {
+                    startTiming();
+                }
                 launch();
             }
         } catch (CollectiveException e) {
             throw failed(e);
         } finally {
+            if (isTimed) {
+                stopTiming();
+            }
             for (int i = 0; i < members.length; i++) {
                 members[i].preMulSums.release();
             }
@@ -148,6 +160,18 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
             for (int i = 0; i < calls.length; i++) {
                 calls[i].recordFlight();
             }
+        }
+    }
+
+    private void startTiming() {
+        for (int i = 0; i < calls.length; i++) {
+            calls[i].startTiming();
+        }
+    }
+
+    private void stopTiming() {
+        for (int i = 0; i < calls.length; i++) {
+            calls[i].stopTiming();
         }
     }
 

@@ -159,6 +159,17 @@ final class Watchdog {
         }
     }
 
+    /** Commits timed operations that have been passed; whether there are others. */
+    private boolean collect(Member member) {
+        heartbeat.asks("cudaEventQuery or cudaEventElapsedTime", member, System.nanoTime());
+        try {
+            member.timed.collect();
+        } finally {
+            heartbeat.isAnswered();
+        }
+        return member.timed.isWaiting();
+    }
+
     private void sample(NcclStream stream, long now) {
         heartbeat.asks(
                 "cudaStreamQuery, cudaEventQuery or cudaEventRecord", stream, System.nanoTime());
@@ -172,7 +183,11 @@ final class Watchdog {
 
     private boolean look(Member member, long now) {
         Clique clique = member.clique;
+        boolean timing = false;
         try {
+            if (member.timed != null) {
+                timing = collect(member);
+            }
             int state = askState(member);
             if (state != NcclLibrary.SUCCESS && state != NcclLibrary.IN_PROGRESS) {
                 clique.fail(
@@ -209,7 +224,7 @@ final class Watchdog {
             // Whatever the configuration says: nothing else brings the caller back.
             clique.requestAbort(0);
         }
-        return entry >= 0 || first != null;
+        return entry >= 0 || first != null || timing;
     }
 
     private boolean look(List<Clique> cliques, NcclStream stream, long now) {
