@@ -24,7 +24,7 @@ import org.nccl4j.collectives.ReduceOp;
 final class ReadmeExampleTest {
     private static float[] averageOfRanks() {
         // begin of the README's example
-        Backend backend = Backends.preferred();
+        Backend backend = Backends.named("cpu"); // preferred() takes the GPUs where there are some
         CommunicatorConfig config =
                 CommunicatorConfig.defaults().withOperationTimeout(Duration.ofSeconds(30));
         List<Communicator> ranks = backend.createLocal(4, config);
