@@ -5,6 +5,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.ServiceConfigurationError;
 import java.util.ServiceLoader;
+import java.util.stream.Collectors;
 
 /**
  * Finds backends on the module or class path.
@@ -41,7 +42,8 @@ public final class Backends {
     }
 
     /**
-     * NCCL when it loads and sees a GPU, else the CPU; one log line says which and why.
+     * NCCL when it loads and sees a GPU, else the CPU; one log line says which and why, and at
+     * level DEBUG what to do to have the other.
      *
      * @return an available backend
      * @throws LibraryUnavailableException if none is available, with the reasons of each
@@ -73,6 +75,7 @@ public final class Backends {
 
     static Backend preferred(List<Backend> backends, System.Logger log) {
         List<String> refusals = new ArrayList<>();
+        List<String> obstacles = new ArrayList<>();
         for (String name : PREFERRED) {
             for (Backend backend : backends) {
                 if (!backend.name().equals(name)) {
@@ -85,13 +88,18 @@ public final class Backends {
                                 "nccl4j uses backend {0}: {1}{2}",
                                 name,
                                 yes.summary(),
-                                refusals.isEmpty()
+                                obstacles.isEmpty()
                                         ? ""
-                                        : " (not " + String.join("; not ", refusals) + ")");
+                                        : " (not " + String.join("; not ", obstacles) + ")");
+                        for (String refusal : refusals) {
+                            log.log(System.Logger.Level.DEBUG, "backend not taken, {0}", refusal);
+                        }
                         return backend;
                     }
-                    case Availability.Unavailable no ->
-                            refusals.add(name + ": " + String.join("; ", no.reasons()));
+                    case Availability.Unavailable no -> {
+                        refusals.add(name + ": " + String.join("; ", no.reasons()));
+                        obstacles.add(name + ": " + withoutRemedies(no.reasons()));
+                    }
                 }
             }
         }
@@ -100,6 +108,13 @@ public final class Backends {
                         ? "no backend is installed; add a backend's jar, such as that of"
                                 + " nccl4j-cpu-reference-backend, to the module or class path"
                         : "no backend is available: " + String.join("; ", refusals));
+    }
+
+    /** A reason ends with what to do, which is for those who miss the backend. */
+    private static String withoutRemedies(List<String> reasons) {
+        return reasons.stream()
+                .map(reason -> reason.split("; |\\. |\\R", 2)[0])
+                .collect(Collectors.joining("; "));
     }
 
     static List<Backend> load(Iterator<Backend> found, System.Logger log) {

@@ -102,13 +102,15 @@ final class BackendsTest {
                                 List.of(
                                         FakeBackend.available("other", "never asked for"),
                                         cpu,
-                                        FakeBackend.unavailable("nccl", "no driver", "no GPU")),
+                                        FakeBackend.unavailable(
+                                                "nccl", "no driver; install one", "no GPU")),
                                 log))
                 .isSameAs(cpu);
         assertThat(log.lines)
                 .containsExactly(
                         "INFO nccl4j uses backend cpu: 2 cores, {0} isn't a format (not nccl: no"
-                                + " driver; no GPU)");
+                                + " driver; no GPU)",
+                        "DEBUG backend not taken, nccl: no driver; install one; no GPU");
     }
 
     @Test
