@@ -69,7 +69,7 @@ public final class SchedulePicture {
         rows.add(totals("received", schedule, elements, elementBytes, false));
         return heading(schedule, sizeBytes)
                 + "\n"
-                + "chunk>rank: that chunk is sent to that rank; +: and reduced there\n"
+                + legend(schedule)
                 + table(rows)
                 + pairs(schedule, elements, elementBytes);
     }
@@ -94,13 +94,25 @@ public final class SchedulePicture {
     private static String heading(Schedule schedule, long sizeBytes) {
         return String.format(
                 Locale.ROOT,
-                "%s by %s, %d ranks, %d bytes in %d chunks: %d steps",
+                "%s by %s, %d ranks, %d bytes in %d chunk%s: %d step%s",
                 schedule.collective().title(),
                 schedule.algorithm(),
                 schedule.ranks(),
                 sizeBytes,
                 schedule.chunks(),
-                schedule.steps());
+                schedule.chunks() == 1 ? "" : "s",
+                schedule.steps(),
+                schedule.steps() == 1 ? "" : "s");
+    }
+
+    private static String legend(Schedule schedule) {
+        return switch (schedule.collective()) {
+            case ALL_TO_ALL ->
+                    "from:to>rank: what rank from has for rank to is sent to that rank\n";
+            case ALL_REDUCE, REDUCE_SCATTER, REDUCE ->
+                    "chunk>rank: that chunk is sent to that rank; +: and reduced there\n";
+            case ALL_GATHER, BROADCAST -> "chunk>rank: that chunk is sent to that rank\n";
+        };
     }
 
     private static String pairs(Schedule schedule, long elements, int elementBytes) {
