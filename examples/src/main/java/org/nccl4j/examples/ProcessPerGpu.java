@@ -35,6 +35,12 @@ public final class ProcessPerGpu {
      * @param arguments this rank, the number of ranks, and a file of this job alone
      */
     public static void main(String[] arguments) throws IOException, InterruptedException {
+        if (arguments.length != 3) {
+            System.err.println(
+                    "usage: ProcessPerGpu RANK RANKS FILE, once per rank, with a file that is not there"
+                            + " yet: ProcessPerGpu 0 2 /tmp/job-42.id");
+            System.exit(2);
+        }
         int rank = Integer.parseInt(arguments[0]);
         int size = Integer.parseInt(arguments[1]);
         Path idFile = Path.of(arguments[2]);
@@ -51,7 +57,8 @@ public final class ProcessPerGpu {
      * @param device this rank's device
      * @param rank this rank
      * @param size the number of ranks
-     * @param idFile does not exist yet; rank 0 makes it, and deletes it when all have come
+     * @param idFile does not exist yet; rank 0 makes it, and deletes it when all have come or the
+     *     time is up
      * @return the model
      */
     public static GradientAveraging.Model join(
@@ -59,12 +66,22 @@ public final class ProcessPerGpu {
             throws IOException, InterruptedException {
         CommunicatorConfig config =
                 CommunicatorConfig.defaults().withDevice(device).withOperationTimeout(DEADLINE);
-        UniqueId id = rank == 0 ? publish(backend.newUniqueId(), idFile) : await(idFile);
-        try (Communicator communicator = backend.create(id, rank, size, config)) {
-            if (rank == 0) {
-                Files.delete(idFile);
-            }
+        try (Communicator communicator =
+                rank == 0
+                        ? createFirst(backend, size, config, idFile)
+                        : backend.create(await(idFile), rank, size, config)) {
             return GradientAveraging.train(communicator);
+        }
+    }
+
+    /** The file goes even if somebody did not come: a later job must not find an old id. */
+    private static Communicator createFirst(
+            Backend backend, int size, CommunicatorConfig config, Path idFile) throws IOException {
+        UniqueId id = publish(backend.newUniqueId(), idFile);
+        try {
+            return backend.create(id, 0, size, config);
+        } finally {
+            Files.deleteIfExists(idFile);
         }
     }
 
