@@ -33,6 +33,7 @@ final class RunReport {
     private Optional<JsonReport> json = Optional.empty();
     private Optional<MemoryUsage> memoryAtEnd = Optional.empty();
     private long outOfBounds;
+    private long rows;
     private volatile String current;
     private volatile boolean interrupted;
     private boolean started;
@@ -127,6 +128,7 @@ final class RunReport {
             table.row(row);
             json.ifPresent(file -> file.row(row, options));
             mean.add(row);
+            rows++;
         });
     }
 
@@ -210,6 +212,11 @@ final class RunReport {
             interrupted = true;
             if (started) {
                 footer();
+                console.err(
+                        "bench: interrupted after "
+                                + rows
+                                + (rows == 1 ? " row" : " rows")
+                                + "; the average is of what had run");
             } else {
                 ended = true;
                 closeJson();

@@ -90,7 +90,11 @@ final class BenchProcessTest {
         for (String step : Files.readAllLines(trace)) {
             assertThat(mapper.readTree(step).isObject()).isTrue();
         }
-        assertThat(standardError()).isEmpty();
+        assertThat(standardError().strip())
+                .isEqualTo(
+                        "bench: interrupted after "
+                                + rows
+                                + " rows; the average is of what had run");
     }
 
     @Test

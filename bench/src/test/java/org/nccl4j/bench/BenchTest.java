@@ -897,6 +897,8 @@ final class BenchTest {
         assertThat(header.await(30, TimeUnit.SECONDS)).as("%s", running).isTrue();
         assertThat(bench.interrupt()).isTrue();
         assertThat(running.console.out()).contains("# Avg bus bandwidth    : -nan \n");
+        assertThat(running.console.err())
+                .contains("bench: interrupted after 0 rows; the average is of what had run");
         assertThat(code.get(20, TimeUnit.SECONDS)).isEqualTo(ExitCode.INTERRUPTED);
     }
 
@@ -950,8 +952,7 @@ final class BenchTest {
                     }
                 };
         return new Console(
-                new PrintStream(out, false, StandardCharsets.UTF_8),
-                new PrintStream(OutputStream.nullOutputStream(), false, StandardCharsets.UTF_8));
+                new PrintStream(out, false, StandardCharsets.UTF_8), captured.errStream());
     }
 
     private static JsonNode read(Path json) {
