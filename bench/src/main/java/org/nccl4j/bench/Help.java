@@ -151,6 +151,12 @@ final class Help {
                 Environment:
                   NCCL_TESTS_DEVICE   ordinal of the first device
                   NCCL_TESTS_MIN_BW   expected average busbw in GB/s; below 90 % of it the run fails
+                  NCCL4J_JAVA_OPTS    further options of the JVM, such as -Xmx4G
+                  NCCL4J_CPU_ALGORITHM
+                                      what the CPU backend runs: reference (default), direct, or
+                                      algorithms that bench explain shows, such as double-tree,bruck
+                  NCCL4J_LIBRARY_PATH folder of libnccl, libcudart and libcuda; single files by
+                                      NCCL4J_NCCL_LIBRARY, _CUDART_LIBRARY and _CUDA_LIBRARY
                 """
                         .lines()
                         .toList());
