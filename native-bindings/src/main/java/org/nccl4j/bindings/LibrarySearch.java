@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -102,7 +103,8 @@ final class LibrarySearch {
     private Loaded chosenFile(Choice choice) {
         Path file = path(choice);
         return tryFile(choice.source(), file.toString())
-                .orElseThrow(() -> refusal(choice, "the file " + file, ""));
+                .orElseThrow(
+                        () -> refusal(choice, "the file " + file, tried.getFirst().outcome(), ""));
     }
 
     private Loaded chosenFolder(Choice choice) {
@@ -116,11 +118,28 @@ final class LibrarySearch {
         throw refusal(
                 choice,
                 "the folder " + folder,
+                folderOutcome(folder),
                 ", put the library or a link to it into that folder, or name its file with -D"
                         + kind.property()
                         + "=FILE or "
                         + kind.variable()
                         + "=FILE");
+    }
+
+    /** The linker says of all of these that there is no such file. */
+    private String folderOutcome(Path folder) {
+        if (Files.notExists(folder)) {
+            return "there is no such folder";
+        }
+        if (Files.isRegularFile(folder)) {
+            return "it is a file and no folder";
+        }
+        if (kind.sonames.stream()
+                .allMatch(soname ->
+                        Files.notExists(folder.resolve(soname), LinkOption.NOFOLLOW_LINKS))) {
+            return "it has no " + String.join(" or ", kind.sonames);
+        }
+        return tried.getFirst().outcome();
     }
 
     /** Absolute, because the linker looks elsewhere for a name without a slash. */
@@ -230,7 +249,8 @@ final class LibrarySearch {
         }
     }
 
-    private LibraryNotLoadedException refusal(Choice choice, String named, String more) {
+    private LibraryNotLoadedException refusal(
+            Choice choice, String named, String outcome, String more) {
         return new LibraryNotLoadedException(
                 kind.title
                         + " cannot be loaded from "
@@ -238,7 +258,7 @@ final class LibrarySearch {
                         + ", which "
                         + choice.source()
                         + " names: "
-                        + tried.getFirst().outcome(),
+                        + outcome,
                 (tried.size() == 1 ? "" : lines(tried))
                         + "No other copy is tried, because this one was asked for. Correct or unset"
                         + " the "

@@ -102,10 +102,29 @@ final class LibrarySearchTest {
 
         assertThat(refusal(LibraryKind.CUDA_RUNTIME))
                 .hasMessageContaining("the folder " + folder)
+                .hasMessageContaining("names: it has no libcudart.so.13 or libcudart.so.12")
                 .hasMessageContaining(folder.resolve("libcudart.so.13").toString())
                 .hasMessageContaining(folder.resolve("libcudart.so.12").toString())
                 .hasMessageContaining("put the library or a link to it into that folder")
                 .hasMessageContaining("-Dnccl4j.cudart.library=FILE");
+    }
+
+    @Test
+    void aNamedFolderMustBeOne() throws IOException {
+        Path missing = folder.resolve("missing");
+        properties.put("nccl4j.library.path", missing.toString());
+        assertThat(refusal(LibraryKind.NCCL))
+                .hasMessageContaining("the folder " + missing)
+                .hasMessageContaining("names: there is no such folder");
+
+        Path file = Files.writeString(folder.resolve("libnccl.so.2"), "not a folder");
+        properties.put("nccl4j.library.path", file.toString());
+        assertThat(refusal(LibraryKind.NCCL))
+                .hasMessageContaining("the folder " + file)
+                .hasMessageContaining("names: it is a file and no folder");
+
+        properties.put("nccl4j.library.path", folder.toString());
+        assertThat(refusal(LibraryKind.NCCL)).hasMessageContaining("names: file too short");
     }
 
     @Test
