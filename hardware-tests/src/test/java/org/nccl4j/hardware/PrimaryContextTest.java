@@ -85,6 +85,14 @@ final class PrimaryContextTest {
         }
     }
 
+    private static int currentDevice() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cell = arena.allocate(ValueLayout.JAVA_INT);
+            assertThat(CudaDriver.cuCtxGetDevice(cell)).isZero();
+            return cell.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
     private interface RankBody {
         void run(Communicator communicator, int rank) throws InterruptedException;
     }
@@ -106,7 +114,8 @@ final class PrimaryContextTest {
     private Callable<Void> rank(UniqueId id, int rank, CommunicatorConfig config, RankBody body) {
         return () -> {
             body.run(backend.create(id, rank, RANKS, config.withDevice(FIRST + rank)), rank);
-            assertThat(currentContext()).as("the context of rank %d's thread", rank).isZero();
+            // As if it had called cudaSetDevice.
+            assertThat(currentDevice()).isEqualTo(FIRST + rank);
             return null;
         };
     }

@@ -66,6 +66,27 @@ final class CurrentDevice {
         return before;
     }
 
+    /**
+     * Sees to it that a user's thread has a context, for operations that need no particular one:
+     * NCCL brings back by number the device that it finds current, and a thread without a context
+     * would get one of device 0 in that way. A thread that has none keeps that of the device, as if
+     * it had called {@code cudaSetDevice}. To be called when a thread comes for the first time, so
+     * that an operation costs no call of CUDA's.
+     *
+     * @throws org.nccl4j.collectives.InvalidArgumentException as {@link #enter}
+     */
+    static void attach(NcclDevice device) {
+        if (!DriverContext.isKnown()) {
+            return;
+        }
+        long before = DriverContext.current();
+        if (before == 0) {
+            DriverContext.makeCurrent(device.context());
+        } else {
+            DriverContext.refuseIfForeign(before);
+        }
+    }
+
     /** Makes a device current for the rest of the life of a thread of ours. */
     static void stay(NcclDevice device) {
         visit(device);

@@ -95,7 +95,9 @@ final class Member {
     /** Threads of our own that are inside NCCL for it, beside the user's. */
     private final AtomicInteger managing = new AtomicInteger();
 
-    // ---- numbers, by the communicator's thread
+    // ---- by the communicator's thread
+
+    private Thread attached;
 
     long collectives;
     private long[] sends;
@@ -266,6 +268,15 @@ final class Member {
     /** What the user holds, null if that has been dropped. */
     NcclCommunicator userHandle() {
         return userHandle.get();
+    }
+
+    /** Sees to it that the calling platform thread has a context, once per thread that comes. */
+    void attach() {
+        Thread thread = Thread.currentThread();
+        if (thread != attached) {
+            CurrentDevice.attach(device);
+            attached = thread;
+        }
     }
 
     // ---- going into NCCL

@@ -195,10 +195,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         }
     }
 
-    /**
-     * Enters the device, because NCCL brings back by number what was current before, and so makes a
-     * context of device 0 for a thread that has none.
-     */
+    /** One call of NCCL's and none of CUDA's: no lock, no allocation, no time taken. */
     private CallRecord enqueue(
             OperationKind kind,
             long send,
@@ -208,24 +205,7 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
             ReduceOp op,
             int root,
             NcclStream stream) {
-        long before = CurrentDevice.enter(member.device);
-        try {
-            return enqueueHere(kind, send, recv, count, type, op, root, stream);
-        } finally {
-            CurrentDevice.leave(before);
-        }
-    }
-
-    /** One call of NCCL's: no lock, no allocation, no time taken. */
-    private CallRecord enqueueHere(
-            OperationKind kind,
-            long send,
-            long recv,
-            long count,
-            DataType type,
-            ReduceOp op,
-            int root,
-            NcclStream stream) {
+        member.attach();
         if (!member.enter()) {
             throw member.refusal(kind.operation());
         }

@@ -121,15 +121,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         if (members.length == 0) {
             return;
         }
-        long before = CurrentDevice.enter(members[0].device);
-        try {
-            issueHere();
-        } finally {
-            CurrentDevice.leave(before);
-        }
-    }
-
-    private void issueHere() {
+        members[0].attach();
         enter();
         try {
             for (int i = 0; i < members.length; i++) {
