@@ -159,7 +159,11 @@ final class Watchdog {
         for (Object reference = dropped.poll(); reference != null; reference = dropped.poll()) {
             Creation creation = (Creation) reference;
             Member member = creation.member;
-            if (!member.closed && !member.clique.aborted) {
+            if (member.closed) {
+                continue;
+            }
+            member.device().close();
+            if (!member.clique.aborted) {
                 member.leaked = true;
                 scheduler.defer(new LeakLog(member.describe(), creation.place));
             }
