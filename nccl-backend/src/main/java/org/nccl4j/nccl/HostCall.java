@@ -16,6 +16,8 @@ import org.nccl4j.collectives.CollectiveException;
  * from any thread.
  */
 final class HostCall {
+    private static final System.Logger LOG = System.getLogger("org.nccl4j.nccl");
+
     private final Clique clique;
     private final List<NcclCommunicator> communicators;
     private final List<Member> members;
@@ -268,8 +270,30 @@ final class HostCall {
             }
             done = true;
         } catch (RuntimeException | Error e) {
+            clique.fail(Wording.failure(members.getFirst(), kind.operation() + " on", e));
+            awaitEndOfSplit();
             abortChildren(cells, e);
             throw e;
+        }
+    }
+
+    /** NCCL may still be at it, and fills cells when nobody waits for it any more. */
+    private void awaitEndOfSplit() {
+        if (clique.abortOnFailure) {
+            // The abort ends NCCL's own thread first.
+            clique.awaitAborted();
+            return;
+        }
+        for (Member member : members) {
+            try {
+                member.settle();
+            } catch (CollectiveException e) {
+                // It cannot be asked; what it may still make belongs to the abort that is to come.
+                LOG.log(
+                        System.Logger.Level.WARNING,
+                        "NCCL does not tell whether " + doing(member) + " goes on",
+                        e);
+            }
         }
     }
 
