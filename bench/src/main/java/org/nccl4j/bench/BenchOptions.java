@@ -147,13 +147,15 @@ record BenchOptions(
      * @param checkRounds -c: rounds of verification per cell; 0 for none; negative values
      *     initialise the data and report 0 without comparing
      * @param unalignElements -u: elements by which both buffers are shifted
+     * @param algorithm --algo; empty leaves it to the backend
      */
     record Work(
             List<ElementType> types,
             List<RedOp> ops,
             int root,
             int checkRounds,
-            int unalignElements) {
+            int unalignElements,
+            Optional<String> algorithm) {
 
         Work {
             types = List.copyOf(types);
@@ -167,6 +169,7 @@ record BenchOptions(
      * @param cpuTime -C: the time column shows the time to issue the work
      * @param timestamps -S
      * @param memory -M
+     * @param algorithms --show-algo
      * @param jsonFile -J, if its name ends in {@code .json}
      * @param traceFile --trace
      */
@@ -174,6 +177,7 @@ record BenchOptions(
             boolean cpuTime,
             boolean timestamps,
             boolean memory,
+            boolean algorithms,
             Optional<String> jsonFile,
             Optional<String> traceFile) {}
 

@@ -25,6 +25,7 @@ import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.Device;
+import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.NativeCallException;
 import org.nccl4j.collectives.NcclOption;
 import org.nccl4j.collectives.NcclOptions;
@@ -92,6 +93,7 @@ final class BenchRun {
         if (seconds > 0) {
             config = config.withOperationTimeout(Duration.ofSeconds(seconds).plus(BEYOND_TIMEOUT));
         }
+        config = config.withAlgorithm(options.work().algorithm().orElse(null));
         return options.output().traceFile().map(Path::of).map(config::withTraceFile).orElse(config);
     }
 
@@ -246,6 +248,9 @@ final class BenchRun {
         int devicesThere = backend.deviceLimit();
         boolean enough = first + rankCount <= devicesThere;
         List<Series> series = series(enough ? (int) rankCount : 1);
+        if (enough && !isAlgorithmKnown((int) rankCount)) {
+            return ExitCode.ARGUMENTS;
+        }
         report =
                 new RunReport(
                         console,
@@ -313,6 +318,20 @@ final class BenchRun {
         }
         // Only now: what fails when the ranks leave, say the end of a trace, fails the run.
         return report.finish();
+    }
+
+    /** Asks the backend before anything is printed; a name that does not exist is refused. */
+    private boolean isAlgorithmKnown(int ranks) {
+        if (options.work().algorithm().isPresent() || options.output().algorithms()) {
+            try {
+                backend.algorithm(
+                        options.program().operation(), ranks, options.sweep().minBytes(), config);
+            } catch (InvalidArgumentException refused) {
+                console.err("bench: --algo: " + refused.getMessage());
+                return false;
+            }
+        }
+        return true;
     }
 
     private int gpusPerThread() {

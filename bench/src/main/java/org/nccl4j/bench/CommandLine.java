@@ -109,6 +109,8 @@ final class CommandLine {
     private OptionalInt ctaPolicy = OptionalInt.empty();
     private int deviceImplementation;
     private boolean commBlocking = true;
+    private Optional<String> algorithm = Optional.empty();
+    private boolean showsAlgorithms;
 
     private CommandLine(
             Program program,
@@ -333,6 +335,8 @@ final class CommandLine {
             case PER_ITER_TIMING -> perIteration = integer(flag, value);
             case PER_ITER_SKIP -> perIterationSkip = integer(flag, value);
             case BACKEND -> {} // known since before the first option was interpreted
+            case ALGORITHM -> algorithm = Optional.of(value);
+            case SHOW_ALGORITHM -> showsAlgorithms = value.isEmpty() || integer(flag, value) != 0;
             case TRACE -> traceFile = Optional.of(value);
             case JIT_WARMUP -> jitWarmupSeconds = OptionalDouble.of(seconds(flag, value));
             case HELP -> throw new IllegalStateException("help ends the interpretation");
@@ -514,6 +518,15 @@ final class CommandLine {
     }
 
     private void refuseWhatTheBackendLacks() throws Refusal {
+        if ((algorithm.isPresent() || showsAlgorithms) && facts().isNccl()) {
+            throw new Refusal(
+                    ExitCode.UNSUPPORTED,
+                    "bench: "
+                            + (algorithm.isPresent() ? Flag.ALGORITHM : Flag.SHOW_ALGORITHM).typed()
+                            + ": NCCL chooses its algorithms itself and does not tell which; leave"
+                            + " the option out, steer NCCL by its variable NCCL_ALGO, or take"
+                            + " --backend cpu");
+        }
         if (facts == null || !facts.isNccl()) {
             return;
         }
@@ -690,8 +703,9 @@ final class CommandLine {
                         average,
                         perIteration == 1,
                         perIterationSkip),
-                new BenchOptions.Work(types, ops, root, checkRounds, unalignElements),
-                new BenchOptions.Output(cpuTime, timestamps, memory, jsonFile, traceFile),
+                new BenchOptions.Work(types, ops, root, checkRounds, unalignElements, algorithm),
+                new BenchOptions.Output(
+                        cpuTime, timestamps, memory, showsAlgorithms, jsonFile, traceFile),
                 facts == null || !facts.isNccl()
                         ? BenchOptions.Nccl.defaults()
                         : new BenchOptions.Nccl(

@@ -49,6 +49,12 @@ enum Flag {
     BACKEND((char) 0, "backend", "cpu/nccl/auto", "auto"),
     EMULATOR((char) 0, "emulator", "2.30 or 2.18", "none; 2.30 if no version is given"),
     COMM_BLOCKING((char) 0, "comm-blocking", "0/1 NCCL's blocking mode", "1"),
+    ALGORITHM(
+            (char) 0,
+            "algo",
+            "name: what the CPU backend runs",
+            "NCCL4J_CPU_ALGORITHM, or reference"),
+    SHOW_ALGORITHM((char) 0, "show-algo", "0/1 add what ran to each row", "0; 1 without a value"),
     TRACE(
             (char) 0,
             "trace",
@@ -100,7 +106,7 @@ enum Flag {
 
     /** True if the value may be left out, and if not is attached by an equals sign. */
     boolean valueIsOptional() {
-        return this == EMULATOR;
+        return this == EMULATOR || this == SHOW_ALGORITHM;
     }
 
     /** True if nccl-tests has no such option. */

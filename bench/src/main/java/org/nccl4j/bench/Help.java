@@ -88,8 +88,8 @@ final class Help {
           bench explain allreduce --algo double-tree -g 8 -b 1M --svg tree.svg
           bench explain alltoall --algo bruck -g 6
 
-        The CPU backend runs an algorithm with NCCL4J_CPU_ALGORITHM=NAME; docs/algorithms.md says
-        which to use when.
+        Any program runs an algorithm with --algo NAME, and any use of the CPU backend with
+        NCCL4J_CPU_ALGORITHM=NAME; docs/algorithms.md says which to use when.
         """
                 .lines()
                 .toList();
@@ -153,8 +153,12 @@ final class Help {
                   NCCL_TESTS_MIN_BW   expected average busbw in GB/s; below 90 % of it the run fails
                   NCCL4J_JAVA_OPTS    further options of the JVM, such as -Xmx4G
                   NCCL4J_CPU_ALGORITHM
-                                      what the CPU backend runs: reference (default), direct, or
-                                      algorithms that bench explain shows, such as double-tree,bruck
+                                      what the CPU backend runs without --algo: reference (default),
+                                      direct, or algorithms that bench explain shows, such as
+                                      double-tree,bruck
+                  NCCL4J_CPU_REPRODUCIBLE
+                                      1: the CPU backend adds in one order whatever the size; refuses
+                                      an algorithm with another order
                   NCCL4J_LIBRARY_PATH folder of libnccl, libcudart and libcuda; single files by
                                       NCCL4J_NCCL_LIBRARY, _CUDART_LIBRARY and _CUDA_LIBRARY
                 """
@@ -180,6 +184,10 @@ final class Help {
                         + " -b 1K -e 1G -g 2     1 KiB to 1 GiB, doubling, two devices");
         lines.add("  bench " + program.label() + " -b 8 -e 64K -n 1000  latency of small messages");
         lines.add("  bench " + program.label() + " -d all -J out.json   all types; JSON as well");
+        lines.add(
+                "  bench "
+                        + program.label()
+                        + " --backend cpu --algo direct --show-algo     one algorithm, named in each row");
         lines.add("");
         lines.addAll(legend());
         lines.add("");

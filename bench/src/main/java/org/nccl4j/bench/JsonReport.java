@@ -169,6 +169,7 @@ final class JsonReport implements AutoCloseable {
         string("root", CNumber.right(Integer.toString(row.series().root()), 6));
         placement("out_of_place", time, row.outOfPlace());
         placement("in_place", time, row.inPlace());
+        row.algorithm().ifPresent(name -> string("algorithm", name));
         integer("actual_iterations", options.timing().iterations());
         string("experiment_name", "");
         json.writeEndObject();

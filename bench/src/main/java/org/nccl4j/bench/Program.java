@@ -121,6 +121,11 @@ enum Program {
         return label;
     }
 
+    /** The operation's name in the contract; of hypercube that of its steps. */
+    String operation() {
+        return this == HYPERCUBE ? SENDRECV.label : label;
+    }
+
     /** The name in the table and in messages, whatever was typed: {@code all_reduce_perf}. */
     String executable() {
         return label + SUFFIX;

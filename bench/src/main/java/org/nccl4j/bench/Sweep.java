@@ -277,8 +277,20 @@ final class Sweep {
     /** Reports a row. Called by the first thread alone. */
     void finished(RowPlan plan, Cell outOfPlace, Cell inPlace) {
         LocalDateTime now = LocalDateTime.now(Clock.systemDefaultZone());
-        report.row(new Row(plan.series(), plan.shape(), outOfPlace, inPlace, now));
+        Optional<String> algorithm =
+                options.output().algorithms()
+                        ? Optional.of(algorithm(plan.shape().sizeBytes()))
+                        : Optional.empty();
+        report.row(new Row(plan.series(), plan.shape(), outOfPlace, inPlace, now, algorithm));
         row++;
+    }
+
+    private String algorithm(long sizeBytes) {
+        return backend.algorithm(
+                options.program().operation(),
+                ranks.size(),
+                sizeBytes,
+                ranks.getFirst().communicator().config());
     }
 
     /** Says that the program does not run on so many ranks. Called by every thread. */

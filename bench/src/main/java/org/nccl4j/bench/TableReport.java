@@ -157,7 +157,8 @@ final class TableReport {
                         List.of("size", "count", "type", "redop", "root"),
                         List.of(time, "algbw", "busbw", "#wrong"),
                         iterations ? List.of("i_min", "i_max", "i_p99", "i_cv%") : List.of(),
-                        timestamps ? CNumber.right("timestamp", 19) : ""));
+                        (timestamps ? CNumber.right("timestamp", 19) : "")
+                                + (options.output().algorithms() ? " algo" : "")));
         console.out(
                 header(
                         List.of("(B)", "(elements)", "", "", ""),
@@ -167,7 +168,7 @@ final class TableReport {
     }
 
     private static String header(
-            List<String> prefix, List<String> cell, List<String> iterations, String timestamp) {
+            List<String> prefix, List<String> cell, List<String> iterations, String last) {
         StringBuilder placement = new StringBuilder();
         placement.append("  ").append(CNumber.right(cell.get(0), TIME_WIDTH));
         for (String title : cell.subList(1, cell.size())) {
@@ -189,7 +190,7 @@ final class TableReport {
                 + placement
                 + placement
                 + " "
-                + timestamp;
+                + last;
     }
 
     /** The line of a program that cannot run on so many ranks; once per thread. */
@@ -214,6 +215,7 @@ final class TableReport {
         if (options.output().timestamps()) {
             line.append(CNumber.right(timestamp(row.finishedAt()), 21));
         }
+        row.algorithm().ifPresent(name -> line.append("  ").append(name));
         console.out(line.toString());
     }
 

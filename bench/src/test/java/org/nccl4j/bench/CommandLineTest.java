@@ -63,9 +63,19 @@ final class CommandLineTest {
                                 new BenchOptions.Timing(
                                         20, 1, 1, 2, 0, 0, 0, TimeAverage.MEAN, false, 0),
                                 new BenchOptions.Work(
-                                        List.of(ElementType.FLOAT), List.of(RedOp.SUM), 0, 1, 0),
+                                        List.of(ElementType.FLOAT),
+                                        List.of(RedOp.SUM),
+                                        0,
+                                        1,
+                                        0,
+                                        Optional.empty()),
                                 new BenchOptions.Output(
-                                        false, false, false, Optional.empty(), Optional.empty()),
+                                        false,
+                                        false,
+                                        false,
+                                        false,
+                                        Optional.empty(),
+                                        Optional.empty()),
                                 BenchOptions.Nccl.defaults()));
         assertThat(captured.out() + captured.err()).isEmpty();
     }
@@ -92,7 +102,12 @@ final class CommandLineTest {
         assertThat(options.work())
                 .isEqualTo(
                         new BenchOptions.Work(
-                                List.of(ElementType.HALF), List.of(RedOp.MAX), 1, 2, 1));
+                                List.of(ElementType.HALF),
+                                List.of(RedOp.MAX),
+                                1,
+                                2,
+                                1,
+                                Optional.empty()));
         assertThat(options.output().cpuTime()).isTrue();
         assertThat(options.output().timestamps()).isTrue();
         assertThat(options.output().memory()).isTrue();

@@ -27,7 +27,8 @@ final class Rows {
                 shape,
                 cell(program, shape, ranks, outOfPlaceMicros, outOfPlaceWrong),
                 cell(program, shape, ranks, inPlaceMicros, inPlaceWrong),
-                TIME);
+                TIME,
+                Optional.empty());
     }
 
     private static Cell cell(
@@ -61,7 +62,8 @@ final class Rows {
                 row.shape(),
                 with(row.outOfPlace(), outOfPlace),
                 with(row.inPlace(), inPlace),
-                row.finishedAt());
+                row.finishedAt(),
+                row.algorithm());
     }
 
     private static Cell with(Cell cell, IterationTimes times) {

@@ -157,6 +157,12 @@ final class WatchedBackend implements Backend {
     }
 
     @Override
+    public String algorithm(
+            String operation, int ranks, long sizeBytes, CommunicatorConfig config) {
+        return real.algorithm(operation, ranks, sizeBytes, config);
+    }
+
+    @Override
     public UniqueId newUniqueId() {
         return real.newUniqueId();
     }

@@ -97,7 +97,8 @@ public interface Backend {
      * @param config this rank's configuration
      * @return the communicator
      * @throws InvalidArgumentException if the rank is out of range or taken, or ranks disagree
-     *     about the size or about the configuration's name, timeout or {@code abortOnFailure}
+     *     about the size or about the configuration's name, timeout, {@code abortOnFailure} or
+     *     algorithm
      * @throws CollectiveTimeoutException if ranks are missing at the deadline; the message names
      *     them
      * @throws WaitInterruptedException if the thread is or gets interrupted; this rank has not
@@ -204,6 +205,26 @@ public interface Backend {
                         + name()
                         + "' does not show its algorithms; those of the CPU backend are shown by"
                         + " Backends.named(\"cpu\").explain(...)");
+    }
+
+    /**
+     * Which algorithm an operation will be carried out by. Runs nothing.
+     *
+     * @param operation such as {@code "all-reduce"} or {@code "send-recv"}
+     * @param ranks the number of ranks
+     * @param sizeBytes of the full buffer: n blocks where each rank has a block of its own
+     * @param config of the communicator
+     * @return one of the backend's names
+     * @throws InvalidArgumentException with the names there are, if one is not known
+     * @throws UnsupportedException if the backend does not know what it will do, which is the
+     *     default
+     */
+    default String algorithm(
+            String operation, int ranks, long sizeBytes, CommunicatorConfig config) {
+        throw new UnsupportedException(
+                "backend '"
+                        + name()
+                        + "' does not tell which algorithms it takes; the CPU backend does");
     }
 
     /**

@@ -9,8 +9,8 @@ import java.util.OptionalInt;
  * How a communicator behaves. Start from {@link #defaults()} and change what matters with the
  * {@code with} methods, because components may be added; all ranks must use the same values but for
  * device and trace file, which are each rank's own. {@link Backend#create} refuses ranks whose
- * name, timeout or {@code abortOnFailure} differ. What a backend cannot do it refuses with {@link
- * UnsupportedException} when the communicator is made.
+ * name, timeout, {@code abortOnFailure} or algorithm differ. What a backend cannot do it refuses
+ * with {@link UnsupportedException} when the communicator is made.
  *
  * <p>Thread safety: immutable.
  *
@@ -29,6 +29,8 @@ import java.util.OptionalInt;
  *     cannot detect mismatches itself ({@link Capabilities#mismatchDetection})
  * @param traceFile where to write a JSON line per step that this rank takes in an algorithm, here
  *     and in communicators split from this one
+ * @param algorithm what carries out operations, by the backend's name for it; empty leaves that to
+ *     the backend, and to what a user may have set for it
  * @param nccl settings that NCCL alone has; other backends ignore them
  */
 public record CommunicatorConfig(
@@ -40,6 +42,7 @@ public record CommunicatorConfig(
         boolean timing,
         Optional<Store> consistencyCheck,
         Optional<Path> traceFile,
+        Optional<String> algorithm,
         NcclOptions nccl) {
     private static final CommunicatorConfig DEFAULTS =
             new CommunicatorConfig(
@@ -49,6 +52,7 @@ public record CommunicatorConfig(
                     OptionalInt.empty(),
                     true,
                     false,
+                    Optional.empty(),
                     Optional.empty(),
                     Optional.empty(),
                     NcclOptions.none());
@@ -69,10 +73,11 @@ public record CommunicatorConfig(
         if (deviceOrdinal == null
                 || consistencyCheck == null
                 || traceFile == null
+                || algorithm == null
                 || nccl == null) {
             throw new InvalidArgumentException(
-                    "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null, and"
-                            + " no NCCL options are NcclOptions.none()");
+                    "an absent deviceOrdinal, consistencyCheck, traceFile or algorithm is empty, not"
+                            + " null, and no NCCL options are NcclOptions.none()");
         }
         if (deviceOrdinal.isPresent() && deviceOrdinal.getAsInt() < 0) {
             throw new InvalidArgumentException(
@@ -81,8 +86,8 @@ public record CommunicatorConfig(
     }
 
     /**
-     * The defaults: name "world", 10 minutes, abort on failure, device chosen by the backend, no
-     * trace.
+     * The defaults: name "world", 10 minutes, abort on failure, device and algorithm chosen by the
+     * backend, no trace.
      *
      * @return the configuration
      */
@@ -106,6 +111,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -125,6 +131,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -144,6 +151,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -163,6 +171,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -182,6 +191,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -201,6 +211,7 @@ public record CommunicatorConfig(
                 timing,
                 Optional.ofNullable(store),
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -220,6 +231,7 @@ public record CommunicatorConfig(
                 timed,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 nccl);
     }
 
@@ -240,6 +252,28 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 Optional.ofNullable(file),
+                algorithm,
+                nccl);
+    }
+
+    /**
+     * By a given algorithm.
+     *
+     * @param newAlgorithm one of the backend's names, such as the CPU's {@code "ring"}; null leaves
+     *     it to the backend
+     * @return the changed copy
+     */
+    public CommunicatorConfig withAlgorithm(String newAlgorithm) {
+        return new CommunicatorConfig(
+                name,
+                operationTimeout,
+                abortOnFailure,
+                deviceOrdinal,
+                blocking,
+                timing,
+                consistencyCheck,
+                traceFile,
+                Optional.ofNullable(newAlgorithm),
                 nccl);
     }
 
@@ -259,6 +293,7 @@ public record CommunicatorConfig(
                 timing,
                 consistencyCheck,
                 traceFile,
+                algorithm,
                 options);
     }
 }

@@ -27,6 +27,7 @@ final class CommunicatorConfigTest {
                                 false,
                                 Optional.empty(),
                                 Optional.empty(),
+                                Optional.empty(),
                                 NcclOptions.none()));
     }
 
@@ -50,8 +51,9 @@ final class CommunicatorConfigTest {
                                 false,
                                 Optional.empty(),
                                 Optional.empty(),
+                                Optional.empty(),
                                 NcclOptions.none()));
-        // Each step goes through all nine components, so a swap in any would show here.
+        // Each step goes through all ten components, so a swap in any would show here.
         CommunicatorConfig all =
                 DEFAULTS.withName("ring")
                         .withOperationTimeout(second)
@@ -61,6 +63,7 @@ final class CommunicatorConfigTest {
                         .withTiming(true)
                         .withConsistencyCheck(store)
                         .withTraceFile(file)
+                        .withAlgorithm("tree")
                         .withNccl(options);
         assertThat(all)
                 .isEqualTo(
@@ -73,9 +76,11 @@ final class CommunicatorConfigTest {
                                 true,
                                 Optional.of(store),
                                 Optional.of(file),
+                                Optional.of("tree"),
                                 options));
         assertThat(
                         all.withNccl(NcclOptions.none())
+                                .withAlgorithm(null)
                                 .withTraceFile(null)
                                 .withConsistencyCheck(null)
                                 .withTiming(false)
@@ -126,10 +131,11 @@ final class CommunicatorConfigTest {
                                 false,
                                 Optional.empty(),
                                 Optional.empty(),
+                                Optional.empty(),
                                 NcclOptions.none()))
                 .hasMessage(
-                        "an absent deviceOrdinal, consistencyCheck or traceFile is empty, not null, and"
-                                + " no NCCL options are NcclOptions.none()");
+                        "an absent deviceOrdinal, consistencyCheck, traceFile or algorithm is empty, not"
+                                + " null, and no NCCL options are NcclOptions.none()");
     }
 
     private static AbstractThrowableAssert<?, ?> refused(ThrowingCallable call) {

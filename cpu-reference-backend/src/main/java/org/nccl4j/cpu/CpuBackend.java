@@ -83,6 +83,7 @@ public final class CpuBackend implements Backend {
         return new Availability.Available(
                 "pure Java, engine "
                         + setting.engine().description()
+                        + (setting.reproducible().isPresent() ? ", reproducible" : "")
                         + ", "
                         + CpuDevices.processorModel()
                         + ", "
@@ -127,12 +128,13 @@ public final class CpuBackend implements Backend {
                             + config.deviceOrdinal().getAsInt()
                             + "; leave it out, or use create() per rank");
         }
+        Engine engine = setting.engine(config.algorithm());
         List<Seat> seats = new ArrayList<>(ranks);
         for (int rank = 0; rank < ranks; rank++) {
             // They share one trace file: only the first can be refused, with nothing to undo.
             seats.add(Seat.of(devices.device(rank), config));
         }
-        Clique clique = new Clique(scheduler, setting.engine(), config.name(), seats);
+        Clique clique = new Clique(scheduler, engine, config.name(), seats);
         List<CpuCommunicator> communicators;
         Chore chores;
         synchronized (scheduler) {
@@ -166,6 +168,7 @@ public final class CpuBackend implements Backend {
                             + CpuDevices.LIMIT
                             + " and the rank 0 to size - 1");
         }
+        Engine engine = setting.engine(config.algorithm());
         long startNanos = System.nanoTime();
         UniqueId id =
                 switch (bootstrap) {
@@ -174,7 +177,7 @@ public final class CpuBackend implements Backend {
                 };
         CpuDevice device = devices.device(config.deviceOrdinal().orElse(rank));
         Seat seat = Seat.of(device, config);
-        return Meeting.join(scheduler, setting.engine(), id, rank, size, seat, startNanos);
+        return Meeting.join(scheduler, engine, id, rank, size, seat, startNanos);
     }
 
     private UniqueId meet(Rendezvous rendezvous, int rank, int size, CommunicatorConfig config) {
@@ -346,6 +349,25 @@ public final class CpuBackend implements Backend {
         return new Explanation(
                 SchedulePicture.text(schedule, sizeBytes, type.sizeBytes()),
                 SchedulePicture.svg(schedule, sizeBytes, type.sizeBytes()));
+    }
+
+    @Override
+    public String algorithm(
+            String operation, int ranks, long sizeBytes, CommunicatorConfig config) {
+        ArgumentChecks.given("algorithm", "operation", operation);
+        ArgumentChecks.given("algorithm", "configuration", config);
+        if (ranks < 1 || ranks > CpuDevices.LIMIT || sizeBytes < 0) {
+            throw new InvalidArgumentException(
+                    "algorithm: "
+                            + ranks
+                            + " ranks and "
+                            + sizeBytes
+                            + " bytes, must be 1 to "
+                            + CpuDevices.LIMIT
+                            + " and at least 0");
+        }
+        return setting.engine(config.algorithm())
+                .algorithm(EngineSetting.operation(operation), ranks, sizeBytes);
     }
 
     @Override

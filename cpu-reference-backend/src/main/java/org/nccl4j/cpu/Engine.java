@@ -15,6 +15,15 @@ interface Engine {
     }
 
     /**
+     * The name of what carries out an operation: the engine's own, unless it chooses among several.
+     *
+     * @param totalBytes of the full buffer: all blocks where each participant has one of its own
+     */
+    default String algorithm(OperationKind kind, int participants, long totalBytes) {
+        return name();
+    }
+
+    /**
      * Roughly how many steps all participants together take if the data is short: what decides
      * whether the thread that joined the operation may run it before it returns to its caller.
      * Called with a lock held, so that it may only calculate.

@@ -4,23 +4,33 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.UnaryOperator;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.cpu.schedule.Collective;
 import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 
 /**
- * Which engine runs operations: the reference engine, unless the system property {@value #PROPERTY}
- * or, without it, the environment variable {@value #VARIABLE} names {@value #DIRECT} or one or more
- * algorithms, separated by commas, no two for one collective. A name that does not exist makes the
- * backend unavailable: to measure another algorithm than the one that was asked for would be worse.
+ * Which engine runs operations: the one that a communicator's configuration names; else the one
+ * that the system property {@value #PROPERTY} or, without it, the environment variable {@value
+ * #VARIABLE} names; else the reference engine. A name is {@value #REFERENCE}, {@value #DIRECT}, or
+ * one or more algorithms, separated by commas, no two for one collective. A setting that names what
+ * does not exist makes the backend unavailable: to measure another algorithm than the one that was
+ * asked for would be worse.
  *
- * <p>Thread safety: immutable.
+ * <p>In reproducible mode (property {@value #REPRODUCIBLE_PROPERTY} or variable {@value
+ * #REPRODUCIBLE_VARIABLE}) it is the direct engine, whose order of additions depends on nothing but
+ * the number of ranks; other names are refused.
+ *
+ * <p>Thread safety: all methods may be called from any thread.
  */
 final class EngineSetting {
     static final String PROPERTY = "nccl4j.cpu.algorithm";
     static final String VARIABLE = "NCCL4J_CPU_ALGORITHM";
+    static final String REPRODUCIBLE_PROPERTY = "nccl4j.cpu.reproducible";
+    static final String REPRODUCIBLE_VARIABLE = "NCCL4J_CPU_REPRODUCIBLE";
 
     /** The name of the default. */
     static final String REFERENCE = "reference";
@@ -28,38 +38,99 @@ final class EngineSetting {
     /** The name of the {@link DirectEngine}. */
     static final String DIRECT = "direct";
 
+    /** What runs without a name in the configuration; null if there is a refusal. */
     private final Engine engine;
+
     private final String refusal;
 
-    private EngineSetting(Engine engine, String refusal) {
+    /** What turned reproducible mode on; null if it is off. */
+    private final String reproducible;
+
+    /** By name, so that communicators share prepared runs. */
+    private final Map<String, Engine> named = new ConcurrentHashMap<>();
+
+    private EngineSetting(Engine engine, String refusal, String reproducible) {
         this.engine = engine;
         this.refusal = refusal;
+        this.reproducible = reproducible;
+        if (engine != null) {
+            named.put(engine.name(), engine);
+        }
     }
 
     static EngineSetting of(Engine engine) {
-        return new EngineSetting(engine, null);
+        return new EngineSetting(engine, null, null);
     }
 
     /** By property and environment; either function gives null for what is not set. */
     static EngineSetting of(UnaryOperator<String> properties, UnaryOperator<String> environment) {
-        String value = properties.apply(PROPERTY);
-        String origin = "system property " + PROPERTY;
-        if (value == null) {
-            value = environment.apply(VARIABLE);
-            origin = "environment variable " + VARIABLE;
-        }
-        if (value == null || value.equals(REFERENCE)) {
-            return of(new ReferenceEngine());
-        }
+        Optional<Given> fixed =
+                given(properties, REPRODUCIBLE_PROPERTY, environment, REPRODUCIBLE_VARIABLE);
+        Optional<Given> wanted = given(properties, PROPERTY, environment, VARIABLE);
+        Given read = null;
         try {
-            return of(
-                    value.equals(DIRECT)
-                            ? new DirectEngine()
-                            : new ScheduleEngine(algorithms(value)));
+            String reproducible = null;
+            if (fixed.isPresent()) {
+                read = fixed.get();
+                reproducible = isTrue(read.value()) ? read.toString() : null;
+            }
+            String name = reproducible == null ? REFERENCE : DIRECT;
+            if (wanted.isPresent()) {
+                read = wanted.get();
+                name = read.value();
+            }
+            return new EngineSetting(make(name, reproducible), null, reproducible);
         } catch (IllegalArgumentException e) {
-            return new EngineSetting(
-                    null, origin + "=" + value + ": " + e.getMessage() + "; correct or unset it");
+            String where = read == null ? "" : read + ": ";
+            return new EngineSetting(null, where + e.getMessage() + "; correct or unset it", null);
         }
+    }
+
+    /** A setting that somebody has made. */
+    private record Given(String origin, String value) {
+        @Override
+        public String toString() {
+            return origin + "=" + value;
+        }
+    }
+
+    private static Optional<Given> given(
+            UnaryOperator<String> properties,
+            String property,
+            UnaryOperator<String> environment,
+            String variable) {
+        String value = properties.apply(property);
+        if (value != null) {
+            return Optional.of(new Given("system property " + property, value));
+        }
+        return Optional.ofNullable(environment.apply(variable))
+                .map(found -> new Given("environment variable " + variable, found));
+    }
+
+    private static boolean isTrue(String value) {
+        return switch (value) {
+            case "true", "1" -> true;
+            case "false", "0" -> false;
+            default -> throw new IllegalArgumentException("it is true or false, or 1 or 0");
+        };
+    }
+
+    private static Engine make(String name, String reproducible) {
+        Engine engine =
+                switch (name) {
+                    case REFERENCE -> new ReferenceEngine();
+                    case DIRECT -> new DirectEngine();
+                    default -> new ScheduleEngine(algorithms(name));
+                };
+        if (reproducible != null && !name.equals(DIRECT)) {
+            throw new IllegalArgumentException(
+                    "with "
+                            + reproducible
+                            + " the order of additions is that of '"
+                            + DIRECT
+                            + "' and no other");
+        }
+        return engine;
     }
 
     /** Why there is no engine, or empty. */
@@ -67,8 +138,13 @@ final class EngineSetting {
         return Optional.ofNullable(refusal);
     }
 
+    /** What turned reproducible mode on; empty if it is off. */
+    Optional<String> reproducible() {
+        return Optional.ofNullable(reproducible);
+    }
+
     /**
-     * The engine.
+     * The engine that is set, or the default.
      *
      * @throws InvalidArgumentException if the setting names none
      */
@@ -77,6 +153,31 @@ final class EngineSetting {
             throw new InvalidArgumentException(refusal);
         }
         return engine;
+    }
+
+    /**
+     * The engine for a communicator.
+     *
+     * @param algorithm what its configuration names; empty for the one that is set
+     * @throws InvalidArgumentException with the names there are, if it or the setting names none
+     */
+    Engine engine(Optional<String> algorithm) {
+        Engine set = engine();
+        if (algorithm.isEmpty()) {
+            return set;
+        }
+        String name = algorithm.get();
+        Engine known = named.get(name);
+        if (known != null) {
+            return known;
+        }
+        try {
+            Engine made = make(name, reproducible);
+            Engine before = named.putIfAbsent(name, made);
+            return before == null ? made : before;
+        } catch (IllegalArgumentException e) {
+            throw new InvalidArgumentException("algorithm '" + name + "': " + e.getMessage());
+        }
     }
 
     private static List<ScheduleAlgorithm> algorithms(String value) {
@@ -131,6 +232,31 @@ final class EngineSetting {
                         + "', only for "
                         + String.join(", ", titles)
                         + nearest(operation, titles));
+    }
+
+    /**
+     * The kind of operation that is meant, of those that an engine runs.
+     *
+     * @param operation its name, in any spelling of case, dashes and underscores
+     * @throws InvalidArgumentException with the names there are
+     */
+    static OperationKind operation(String operation) {
+        List<String> names = new ArrayList<>();
+        for (OperationKind kind : OperationKind.values()) {
+            if (kind == OperationKind.SPLIT || kind == OperationKind.EXCHANGE_COUNTS) {
+                continue;
+            }
+            if (plain(kind.operation()).equals(plain(operation))) {
+                return kind;
+            }
+            names.add(kind.operation());
+        }
+        throw new InvalidArgumentException(
+                "there is no operation '"
+                        + operation
+                        + "', only "
+                        + String.join(", ", names)
+                        + nearest(operation, names));
     }
 
     private static String plain(String name) {

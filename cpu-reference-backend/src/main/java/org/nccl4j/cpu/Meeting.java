@@ -117,7 +117,7 @@ final class Meeting {
                                 + "ranks with "
                                 + id
                                 + " disagree about the configuration; give all the same name,"
-                                + " operationTimeout and abortOnFailure, and come again:"
+                                + " operationTimeout, abortOnFailure and algorithm, and come again:"
                                 + table(rank, config));
             }
         }
@@ -128,7 +128,8 @@ final class Meeting {
     private static boolean agree(CommunicatorConfig one, CommunicatorConfig other) {
         return one.name().equals(other.name())
                 && one.operationTimeout().equals(other.operationTimeout())
-                && one.abortOnFailure() == other.abortOnFailure();
+                && one.abortOnFailure() == other.abortOnFailure()
+                && one.algorithm().equals(other.algorithm());
     }
 
     /** What those who have come and a newcomer want, a line each. */
@@ -147,7 +148,8 @@ final class Meeting {
                     .append("', operationTimeout ")
                     .append(Durations.text(config.operationTimeout()))
                     .append(", abortOnFailure ")
-                    .append(config.abortOnFailure());
+                    .append(config.abortOnFailure())
+                    .append(config.algorithm().map(name -> ", algorithm " + name).orElse(""));
         }
         return table.toString();
     }

@@ -58,6 +58,14 @@ final class ScheduleEngine implements Engine {
     }
 
     @Override
+    public String algorithm(OperationKind kind, int participants, long totalBytes) {
+        Collective collective = scheduled(kind, participants);
+        return collective == null
+                ? others.algorithm(kind, participants, totalBytes)
+                : algorithms.get(collective).title();
+    }
+
+    @Override
     public long steps(JoinedOperation operation) {
         Collective collective = scheduled(operation);
         if (collective == null) {
@@ -93,22 +101,30 @@ final class ScheduleEngine implements Engine {
 
     /** What an operation is for a schedule; null if it is not for one. */
     private Collective scheduled(JoinedOperation operation) {
-        Collective collective =
-                switch (operation.kind()) {
-                    case ALL_REDUCE -> Collective.ALL_REDUCE;
-                    case REDUCE -> Collective.REDUCE;
-                    case BROADCAST -> Collective.BROADCAST;
-                    case ALL_GATHER, ALL_GATHER_V -> Collective.ALL_GATHER;
-                    case REDUCE_SCATTER, REDUCE_SCATTER_V -> Collective.REDUCE_SCATTER;
-                    case ALL_TO_ALL -> Collective.ALL_TO_ALL;
-                    case GATHER, SCATTER, ALL_TO_ALL_V, SEND_RECV, BARRIER -> null;
-                    case SPLIT, EXCHANGE_COUNTS -> null;
-                };
+        return scheduled(operation.kind(), operation.participants());
+    }
+
+    private Collective scheduled(OperationKind kind, int participants) {
+        Collective collective = collective(kind);
         return collective != null
                         && algorithms.containsKey(collective)
-                        && operation.participants() <= MOST_RANKS
+                        && participants <= MOST_RANKS
                 ? collective
                 : null;
+    }
+
+    /** What a kind of operation is for a schedule; null if no schedule is for it. */
+    static Collective collective(OperationKind kind) {
+        return switch (kind) {
+            case ALL_REDUCE -> Collective.ALL_REDUCE;
+            case REDUCE -> Collective.REDUCE;
+            case BROADCAST -> Collective.BROADCAST;
+            case ALL_GATHER, ALL_GATHER_V -> Collective.ALL_GATHER;
+            case REDUCE_SCATTER, REDUCE_SCATTER_V -> Collective.REDUCE_SCATTER;
+            case ALL_TO_ALL -> Collective.ALL_TO_ALL;
+            case GATHER, SCATTER, ALL_TO_ALL_V, SEND_RECV, BARRIER -> null;
+            case SPLIT, EXCHANGE_COUNTS -> null;
+        };
     }
 
     @Override

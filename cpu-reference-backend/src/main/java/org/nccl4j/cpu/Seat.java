@@ -8,7 +8,8 @@ import org.nccl4j.collectives.UnsupportedException;
  * What one rank brings to a new communicator.
  *
  * @param device where it is
- * @param config how it was asked for; name, timeout and abortOnFailure are the same on all ranks
+ * @param config how it was asked for; name, timeout, abortOnFailure and algorithm are the same on
+ *     all ranks
  * @param trace where its steps are written, or null
  */
 record Seat(CpuDevice device, CommunicatorConfig config, TraceWriter trace) {

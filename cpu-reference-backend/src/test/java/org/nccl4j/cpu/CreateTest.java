@@ -292,7 +292,7 @@ final class CreateTest {
                                     + "' on rank 1/2: ranks with "
                                     + id
                                     + " disagree about the configuration; give all the same name,"
-                                    + " operationTimeout and abortOnFailure, and come again:\n"
+                                    + " operationTimeout, abortOnFailure and algorithm, and come again:\n"
                                     + "  rank 0: name 'world', operationTimeout 20s,"
                                     + " abortOnFailure true\n"
                                     + "  rank 1: name '"

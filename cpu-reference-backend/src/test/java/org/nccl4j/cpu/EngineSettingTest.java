@@ -3,6 +3,7 @@ package org.nccl4j.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -72,6 +73,73 @@ class EngineSettingTest {
                 .hasValue(
                         "system property nccl4j.cpu.algorithm=ring,tree: ring and tree are both for"
                                 + " all-reduce; correct or unset it");
+    }
+
+    @Test
+    void aConfigurationWinsOverTheSettingAndIsValidated() {
+        EngineSetting setting = setting(null, "tree");
+        assertThat(setting.engine(Optional.empty()).name()).isEqualTo("tree");
+        assertThat(setting.engine(Optional.of("tree"))).isSameAs(setting.engine());
+        Engine direct = setting.engine(Optional.of("direct"));
+        assertThat(direct.name()).isEqualTo("direct");
+        assertThat(setting.engine(Optional.of("direct"))).isSameAs(direct);
+        assertThatThrownBy(() -> setting.engine(Optional.of("dirct")))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageStartingWith("algorithm 'dirct': there is no algorithm 'dirct', only ")
+                .hasMessageContaining("(did you mean direct?)");
+    }
+
+    @Test
+    void theBackendSaysWhatAnOperationIsCarriedOutBy() {
+        CpuBackend backend = new CpuBackend(new ReferenceEngine(), CpuDevices.SHARED);
+        CommunicatorConfig plain = CommunicatorConfig.defaults();
+        CommunicatorConfig tree = plain.withAlgorithm("tree,bruck");
+        assertThat(backend.algorithm("all-reduce", 4, 1024, plain)).isEqualTo("reference");
+        assertThat(backend.algorithm("all_reduce", 4, 1024, tree)).isEqualTo("tree");
+        assertThat(backend.algorithm("AllToAll", 4, 1024, tree)).isEqualTo("bruck");
+        assertThat(backend.algorithm("sendrecv", 2, 1024, tree)).isEqualTo("reference");
+        assertThat(backend.algorithm("broadcast", 257, 1024, tree)).isEqualTo("reference");
+        assertThatThrownBy(() -> backend.algorithm("splt", 4, 1024, plain))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageStartingWith("there is no operation 'splt', only allReduce, ");
+        assertThatThrownBy(() -> backend.algorithm("barrier", 0, 1024, plain))
+                .isInstanceOf(InvalidArgumentException.class);
+        assertThatThrownBy(() -> backend.createLocal(2, plain.withAlgorithm("tre")))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessageContaining("(did you mean tree?)");
+    }
+
+    private static EngineSetting reproducible(String value, String algorithm) {
+        Map<String, String> variables = new HashMap<>();
+        variables.put(EngineSetting.REPRODUCIBLE_VARIABLE, value);
+        variables.put(EngineSetting.VARIABLE, algorithm);
+        return EngineSetting.of(name -> null, variables::get);
+    }
+
+    @Test
+    void reproducibleModeIsTheDirectEngineAndNoOther() {
+        EngineSetting on = reproducible("1", null);
+        assertThat(on.engine().name()).isEqualTo("direct");
+        assertThat(on.reproducible()).hasValue("environment variable NCCL4J_CPU_REPRODUCIBLE=1");
+        assertThat(new CpuBackend(on, CpuDevices.SHARED).availability().toString())
+                .contains(", reproducible, ");
+        assertThat(on.engine(Optional.of("direct"))).isSameAs(on.engine());
+        assertThatThrownBy(() -> on.engine(Optional.of("ring")))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessage(
+                        "algorithm 'ring': with environment variable NCCL4J_CPU_REPRODUCIBLE=1 the"
+                                + " order of additions is that of 'direct' and no other");
+        assertThat(reproducible("true", "tree").refusal())
+                .hasValueSatisfying(why ->
+                        assertThat(why)
+                                .startsWith(
+                                        "environment variable NCCL4J_CPU_ALGORITHM=tree: with"));
+        assertThat(reproducible("0", "tree").engine().name()).isEqualTo("tree");
+        assertThat(reproducible("false", null).reproducible()).isEmpty();
+        assertThat(reproducible("yes", null).refusal())
+                .hasValue(
+                        "environment variable NCCL4J_CPU_REPRODUCIBLE=yes: it is true or false, or"
+                                + " 1 or 0; correct or unset it");
     }
 
     @Test

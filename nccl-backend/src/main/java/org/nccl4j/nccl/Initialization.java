@@ -205,6 +205,12 @@ final class Initialization {
                             + " together, which this backend does not; leave SPLIT_SHARE out";
         } else if (config.traceFile().isPresent()) {
             what = "write a trace file: NCCL does not tell its steps; leave traceFile out";
+        } else if (config.algorithm().isPresent()) {
+            what =
+                    "take algorithm '"
+                            + config.algorithm().get()
+                            + "': NCCL chooses by itself; leave algorithm out, or steer NCCL by its"
+                            + " variable NCCL_ALGO";
         }
         if (what != null) {
             throw new UnsupportedException(
