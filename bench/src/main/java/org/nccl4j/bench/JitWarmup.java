@@ -16,6 +16,9 @@ final class JitWarmup {
     /** Larger sizes than this over all ranks depend on memory, not on compiled code. */
     static final long LARGEST_BYTES = 256 << 10;
 
+    /** A size per rank that threads share, so that what they do together is compiled as well. */
+    static final long SHARED_BYTES = 1 << 20;
+
     /** More than the calls after which the JVM compiles for the last time (15 000 at most). */
     static final int LEAST_OPERATIONS = 20_000;
 

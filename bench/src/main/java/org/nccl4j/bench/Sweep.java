@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.BrokenBarrierException;
 import java.util.concurrent.CyclicBarrier;
+import java.util.stream.Collectors;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.DeviceBuffer;
 
@@ -91,12 +92,25 @@ final class Sweep {
         return new RowPlan(of, sizeBytes, shape, bytes);
     }
 
-    /** The sizes of the warm-up that are small enough to show how fast the code is. */
-    List<RowPlan> smallPlans(Series of) {
-        return sizes.warmupSizesBytes()
-                .takeWhile(size -> size <= JitWarmup.LARGEST_BYTES / ranks.size())
-                .mapToObj(size -> plan(of, size))
-                .toList();
+    /**
+     * What runs before the first row: the sizes that are small enough to show how fast the code is
+     * and, where the sweep goes further, a size that is more than one thread's work. A sweep of
+     * large sizes alone has a small one too: of those a thousand operations take no time.
+     */
+    List<RowPlan> unseenPlans(Series of) {
+        long smallBytes = JitWarmup.LARGEST_BYTES / ranks.size();
+        List<Long> unseen =
+                sizes.warmupSizesBytes()
+                        .takeWhile(size -> size <= smallBytes)
+                        .boxed()
+                        .collect(Collectors.toCollection(ArrayList::new));
+        if (sizes.maxBytes() > smallBytes) {
+            if (unseen.isEmpty()) {
+                unseen.add(smallBytes);
+            }
+            unseen.add(Math.min(sizes.maxBytes(), JitWarmup.SHARED_BYTES));
+        }
+        return unseen.stream().map(size -> plan(of, size)).toList();
     }
 
     /** Waits for all threads. A thread that fails interrupts the others. */

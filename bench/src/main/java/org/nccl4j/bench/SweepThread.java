@@ -93,7 +93,7 @@ final class SweepThread {
             boolean sameCode = series.type() == before.type() && series.op() == before.op();
             seconds = sameCode ? 0 : seconds * FURTHER_SERIES;
         }
-        List<RowPlan> plans = sweep.smallPlans(series);
+        List<RowPlan> plans = sweep.unseenPlans(series);
         if (seconds == 0 || plans.isEmpty()) {
             return;
         }

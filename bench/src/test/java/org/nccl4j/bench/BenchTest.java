@@ -440,11 +440,27 @@ final class BenchTest {
     }
 
     @Test
-    void largeSizesAloneNeedNoWarmUpOfTheJvm() {
-        String line = "all_reduce -g 2 -b 1M -e 1M -n 1";
+    void aLargeSizeAloneIsPrecededByASmallAndASharedOne() {
+        String line = "all_reduce -g 2 -b 4M -e 4M -d int8 -c 0";
         RunningBench without = RunningBench.run(line);
-        RunningBench run = RunningBench.run(line + " --jit-warmup 10");
-        assertThat(run.backend.calls).hasSameSizeAs(without.backend.calls);
+        RunningBench run = RunningBench.run(line + " --jit-warmup 0.2");
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.OK);
+        assertThat(run.rows()).hasSameSizeAs(without.rows());
+        // Operations of a loop follow one another in the buffers, where there is room.
+        assertThat(strides(without)).doesNotContain(128L << 10, 1L << 20);
+        assertThat(strides(run)).contains(128L << 10, 1L << 20);
+    }
+
+    /** By how much what rank 0 sends lies behind what it sent before. */
+    private static List<Long> strides(RunningBench run) {
+        List<Long> sent =
+                run.backend.calls.stream()
+                        .filter(call -> call.rank() == 0)
+                        .map(call -> call.sendAddress())
+                        .toList();
+        return IntStream.range(1, sent.size())
+                .mapToObj(i -> sent.get(i) - sent.get(i - 1))
+                .toList();
     }
 
     @ParameterizedTest

@@ -1,0 +1,161 @@
+package org.nccl4j.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * {@code bench/peers/compare} and {@code growth} as far as they need no peer and measure nothing.
+ */
+final class PeersComparisonTest {
+
+    private static final Path SCRIPTS = Path.of("peers").toAbsolutePath();
+    private static final Path ROUNDS = Path.of("src/test/resources/org/nccl4j/bench/peers.csv");
+
+    @TempDir private Path folder;
+
+    private Path python;
+
+    /** What a script left behind. */
+    private record Result(int status, String out, String err) {}
+
+    @BeforeEach
+    void findPython() throws Exception {
+        Optional<Path> found =
+                Stream.of(System.getenv("PATH").split(":"))
+                        .map(place -> Path.of(place, "python3"))
+                        .filter(Files::isExecutable)
+                        .findFirst();
+        assumeTrue(found.isPresent(), "unsupported: the scripts need python3");
+        // What is on the PATH may be a script that finds another by the PATH.
+        python = found.orElseThrow();
+        Path itself =
+                Files.writeString(folder.resolve("itself.py"), "import sys\nprint(sys.executable)");
+        python = Path.of(runFile(Map.of(), itself).out().strip());
+    }
+
+    private Result run(String script, String... arguments) throws Exception {
+        return run(Map.of(), script, arguments);
+    }
+
+    private Result run(Map<String, String> environment, String script, String... arguments)
+            throws Exception {
+        return runFile(environment, SCRIPTS.resolve(script), arguments);
+    }
+
+    private Result runFile(Map<String, String> environment, Path script, String... arguments)
+            throws Exception {
+        Path out = Files.createTempFile(folder, "stdout", "");
+        Path err = Files.createTempFile(folder, "stderr", "");
+        List<String> words = new ArrayList<>(List.of(python.toString()));
+        words.add(script.toString());
+        words.addAll(List.of(arguments));
+        ProcessBuilder builder = new ProcessBuilder(words);
+        builder.environment().putAll(environment);
+        Process process = builder.redirectOutput(out.toFile()).redirectError(err.toFile()).start();
+        try {
+            assertThat(process.waitFor(60, TimeUnit.SECONDS)).as("%s ended", words).isTrue();
+        } finally {
+            process.destroyForcibly();
+        }
+        return new Result(process.exitValue(), Files.readString(out), Files.readString(err));
+    }
+
+    @Test
+    void helpHasExamplesAndNeedsNothing() throws Exception {
+        for (String script : List.of("compare", "growth")) {
+            Result help = run(script, "--help");
+            assertThat(help.status()).isZero();
+            assertThat(help.out()).contains("examples:", "bench/peers/" + script);
+            assertThat(help.err()).isEmpty();
+        }
+    }
+
+    @Test
+    void anOptionThatDoesNotExistIsAnsweredWithThoseThatDo() throws Exception {
+        Result refused = run("compare", "--op", "allreduce,gatherall");
+        assertThat(refused.status()).isEqualTo(2);
+        assertThat(refused.out()).isEmpty();
+        assertThat(refused.err()).contains("there is no gatherall", "allreduce", "sendrecv");
+    }
+
+    /** The file has what each row below says; times of a row are of one round after the other. */
+    @Test
+    void recordedRoundsGiveVerdicts() throws Exception {
+        Path markdown = folder.resolve("table.md");
+        Path svg = folder.resolve("plot.svg");
+        Result result =
+                run(
+                        "compare",
+                        "--report",
+                        ROUNDS.toString(),
+                        "--markdown",
+                        markdown.toString(),
+                        "--svg",
+                        svg.toString());
+        assertThat(result.err()).isEmpty();
+        assertThat(result.status()).isZero();
+        assertThat(Files.readAllLines(markdown))
+                // The median of 25/10, 30/20, 20/10, 30/10, 21/10; bfloat16 against the same peer.
+                .anyMatch(row ->
+                        row.startsWith("| 64K | 10.0 (10.0-20.0) | 25.0 (20.0-30.0) |")
+                                && row.contains("| 2.10 (1.50-3.00) openmpi-keep | 2.00 | yes |")
+                                && row.contains("| 8.00 (8.00-8.00) | 16.0 (16.0-16.0) |")
+                                && row.contains("| 0.800 (0.400-0.800) | yes |")
+                                && row.endsWith("| 1.00 (0.833-1.25) openmpi-keep | yes |"))
+                // No ratio is asked of a broadcast of 1 KiB, but a share of the bound is.
+                .anyMatch(row ->
+                        row.startsWith("| 1K |")
+                                && row.contains("| 0.200 (0.200-0.200) mpich-keep |  |  |")
+                                && row.contains("| 0.400 (0.400-0.400) | **no** |"))
+                // Below the peer, but as near as the bound can come to it.
+                .anyMatch(row ->
+                        row.startsWith("| 256M |")
+                                && row.contains("| failed |")
+                                && row.contains(
+                                        "| 0.952 (0.952-0.952) gloo | 0.900 (bound) | yes |"))
+                // Faster than the peer, but not by a fifth.
+                .anyMatch(row -> row.contains("| 1.10 (1.10-1.10) openmpi-keep | 1.20 | **no** |"));
+        assertThat(result.out())
+                .contains("# machine: a machine, 2 cores", "commit abc123")
+                .contains("ratios met: 3 of 4; share of the bound met: 2 of 4")
+                .contains("failed: sendrecv, 2 ranks, 256M: mpj: ended with status 0");
+        assertThat(Files.readString(svg))
+                .startsWith("<svg")
+                .contains("polyline")
+                .endsWith("</svg>\n");
+    }
+
+    @Test
+    void aFileOfSomethingElseIsRefused() throws Exception {
+        Path other = Files.writeString(folder.resolve("other.csv"), "a,b\n1,2\n");
+        Result refused = run("compare", "--report", other.toString());
+        assertThat(refused.status()).isEqualTo(2);
+        assertThat(refused.err()).contains("other.csv cannot be read as rows of compare");
+    }
+
+    /** Nothing is installed unless asked for. */
+    @Test
+    void missingPackagesAreNamed() throws Exception {
+        Path empty = Files.createDirectory(folder.resolve("empty"));
+        Result refused =
+                run(Map.of("PATH", empty.toString()), "compare", "--peers", "openmpi-keep");
+        assertThat(refused.status()).isEqualTo(2);
+        assertThat(refused.out()).isEmpty();
+        assertThat(refused.err())
+                .contains(
+                        "openmpi is not installed; Debian has it in gcc libopenmpi-dev openmpi-bin")
+                .contains("apt-get install -y --no-install-recommends", "--install", "--peers");
+    }
+}
