@@ -2,23 +2,29 @@ package org.nccl4j.cpu;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
  * Combines a range of every participant's elements and writes the result to one or more places:
  * {@code ((x0 + x1) + x2) + ...}, each x scaled first if the reduction asks for it, each step
- * rounded to the type, the last divided if the reduction asks for that. Block by block, so that
- * what is in between stays in a level-one cache.
+ * rounded to the type, the last divided if the reduction asks for that. A {@link VectorKernel}
+ * reads up to four ranges at once and writes as many; what is left to be done goes block by block,
+ * so that what is in between stays in a level-one cache.
  *
  * <p>Thread safety: one thread at a time.
  */
 final class FusedReduction {
-    private static final int BLOCK_BYTES = 8 << 10;
+    private static final int PLAIN_BLOCK_BYTES = 8 << 10;
+    private static final int BLOCK_BYTES = 4 << 10;
+
+    /** The most that a {@link VectorKernel} combines at once. */
+    private static final int LONGEST_STEP_BYTES = 64;
 
     private final KernelChoice choice;
     private final Kernels kernels = new Kernels();
-    private final MemorySegment scratch = Arena.ofAuto().allocate(BLOCK_BYTES, 64);
+    private final MemorySegment scratch = Arena.ofAuto().allocate(PLAIN_BLOCK_BYTES, 64);
 
     private JoinedOperation operation;
     private DataType type;
@@ -27,8 +33,37 @@ final class FusedReduction {
     /** Whether each participant brings a factor of its own. */
     private boolean ownFactors;
 
-    /** What does it at once, or null. */
-    private VectorSum vectors;
+    /** By what each participant's elements are multiplied. */
+    private long[] factors = new long[0];
+
+    /** For how many outputs the loops below are; 0 for none. */
+    private int outputsPrepared;
+
+    /** Multiplies each input by its factor, into {@link #scaled}; null if they have none. */
+    private VectorKernel scaler;
+
+    /** A block per participant. */
+    private MemorySegment[] scaled = new MemorySegment[0];
+
+    private long[] scaledAt = new long[0];
+
+    /** Combines the first inputs, if all are too many for one loop. */
+    private VectorKernel head;
+
+    private int headInputs;
+
+    /** Combines the next three with what has come out so far. */
+    private VectorKernel middle;
+
+    /** Combines the last ones and writes the result; null if plain kernels do it all. */
+    private VectorKernel last;
+
+    private int lastOutputs;
+
+    /** What is less than a vector, a step per participant, and the results. */
+    private MemorySegment[] rest = new MemorySegment[0];
+
+    private long[] restAt = new long[0];
 
     FusedReduction(KernelChoice choice) {
         this.choice = choice;
@@ -42,7 +77,16 @@ final class FusedReduction {
         ReduceOp first = joined.reduction(0);
         ownFactors = first instanceof ReduceOp.PreMulSum;
         kernels.begin(type, first, inputs);
-        vectors = kernels.onlyFolds() ? choice.vectors(type, kernels.fold()) : null;
+        outputsPrepared = 0;
+        if (factors.length < inputs) {
+            factors = new long[inputs];
+        }
+        if (kernels.scales()) {
+            for (int p = 0; p < inputs; p++) {
+                take(p);
+                factors[p] = kernels.factorBits();
+            }
+        }
     }
 
     /**
@@ -64,18 +108,18 @@ final class FusedReduction {
             int firstOutput,
             int outputs,
             int countElements) {
-        int block = BLOCK_BYTES / type.sizeBytes();
-        for (int done = 0; done < countElements; done += block) {
-            int count = Math.min(block, countElements - done);
-            long skip = (long) done * type.sizeBytes();
-            if (inputs == 1) {
-                alone(from[0], fromAt[0] + skip, to[0], toAt[0] + skip, count);
-            } else if (vectors != null) {
-                byVectors(from, fromAt, to, toAt, firstOutput, outputs, skip, count);
-            } else {
-                byKernels(from, fromAt, to, toAt, firstOutput, skip, count);
-                repeat(to, toAt, firstOutput, firstOutput + 1, outputs - 1, skip, count);
-            }
+        if (inputs == 1) {
+            alone(from[0], fromAt[0], to[0], toAt[0], countElements);
+            return;
+        }
+        if (outputs != outputsPrepared) {
+            prepare(outputs);
+        }
+        int sizeBytes = countElements * type.sizeBytes();
+        if (last == null) {
+            byKernels(from, fromAt, to, toAt, firstOutput, outputs, sizeBytes);
+        } else {
+            byVectors(from, fromAt, to, toAt, firstOutput, outputs, sizeBytes);
         }
     }
 
@@ -87,6 +131,28 @@ final class FusedReduction {
         }
     }
 
+    /** Chooses the loops. */
+    private void prepare(int outputs) {
+        outputsPrepared = outputs;
+        Fold fold = kernels.fold();
+        int lastInputs = Math.min(inputs, VectorKernel.MOST_RANGES);
+        lastOutputs = outputs < lastInputs || kernels.divides() ? 1 : lastInputs;
+        last = choice.vectors(type, fold, lastInputs, lastOutputs);
+        scaler = kernels.scales() ? choice.vectors(type, fold, 1, 1) : null;
+        boolean all = last != null && (scaler != null || !kernels.scales());
+        headInputs = 1;
+        if (inputs > lastInputs) {
+            // Behind the head there are three at a time.
+            headInputs = 2 + (inputs - 2) % (VectorKernel.MOST_RANGES - 1);
+            head = choice.vectors(type, fold, headInputs, 1);
+            middle = choice.vectors(type, fold, lastInputs, 1);
+            all &= head != null && middle != null;
+        }
+        if (!all) {
+            last = null;
+        }
+    }
+
     private void byVectors(
             MemorySegment[] from,
             long[] fromAt,
@@ -94,32 +160,102 @@ final class FusedReduction {
             long[] toAt,
             int first,
             int outputs,
-            long skip,
-            int count) {
-        MemorySegment sum = from[0];
-        long sumAt = fromAt[0] + skip;
-        int last = inputs - 1;
-        for (int p = 1; p < last; p++) {
-            vectors.add(sum, sumAt, from[p], fromAt[p] + skip, scratch, 0, count);
-            sum = scratch;
-            sumAt = 0;
+            int sizeBytes) {
+        int whole = sizeBytes / last.stepBytes() * last.stepBytes();
+        boolean atOnce = headInputs == 1 && lastOutputs == outputs && scaler == null;
+        int block = atOnce ? whole : BLOCK_BYTES;
+        for (int done = 0; done < whole; done += block) {
+            int bytes = Math.min(block, whole - done);
+            scaleAndCombine(from, fromAt, to, toAt, first, done, bytes);
+            repeat(to, toAt, first, first + lastOutputs, outputs - lastOutputs, done, bytes);
         }
-        long at = toAt[first] + skip;
-        if (outputs == 1) {
-            vectors.add(sum, sumAt, from[last], fromAt[last] + skip, to[first], at, count);
+        if (whole < sizeBytes) {
+            combineRest(from, fromAt, to, toAt, first, outputs, whole, sizeBytes - whole);
+        }
+    }
+
+    private void scaleAndCombine(
+            MemorySegment[] from,
+            long[] fromAt,
+            MemorySegment[] to,
+            long[] toAt,
+            int first,
+            int skip,
+            int bytes) {
+        if (scaler == null) {
+            combine(from, fromAt, to, toAt, first, skip, bytes);
             return;
         }
-        vectors.addTwice(
-                sum,
-                sumAt,
-                from[last],
-                fromAt[last] + skip,
-                to[first],
-                at,
-                to[first + 1],
-                toAt[first + 1] + skip,
-                count);
-        repeat(to, toAt, first, first + 2, outputs - 2, skip, count);
+        if (scaled.length < inputs) {
+            scaled = ranges(inputs, BLOCK_BYTES);
+            scaledAt = new long[inputs];
+        }
+        for (int p = 0; p < inputs; p++) {
+            long at = (long) p * BLOCK_BYTES;
+            scaler.scale(from[p], fromAt[p] + skip, factors[p], scaled[p], at, bytes);
+            scaledAt[p] = at - skip;
+        }
+        combine(scaled, scaledAt, to, toAt, first, skip, bytes);
+    }
+
+    /** Combines whole vectors and writes the result to the first outputs. */
+    private void combine(
+            MemorySegment[] from,
+            long[] fromAt,
+            MemorySegment[] to,
+            long[] toAt,
+            int first,
+            int skip,
+            int bytes) {
+        MemorySegment sum = from[0];
+        long sumAt = fromAt[0] + skip;
+        int next = 1;
+        if (headInputs > 1) {
+            head.combine(sum, sumAt, from, fromAt, next, scratch, 0, to, toAt, first, skip, bytes);
+            sum = scratch;
+            sumAt = 0;
+            for (next = headInputs; inputs - next >= VectorKernel.MOST_RANGES; next += 3) {
+                middle.combine(
+                        sum, sumAt, from, fromAt, next, sum, sumAt, to, toAt, first, skip, bytes);
+            }
+        }
+        long at = toAt[first] + skip;
+        last.combine(sum, sumAt, from, fromAt, next, to[first], at, to, toAt, first, skip, bytes);
+        if (kernels.divides()) {
+            kernels.divide(to[first], at, bytes / type.sizeBytes());
+        }
+    }
+
+    /** Combines what is less than a vector, in memory of its own. */
+    private void combineRest(
+            MemorySegment[] from,
+            long[] fromAt,
+            MemorySegment[] to,
+            long[] toAt,
+            int first,
+            int outputs,
+            int skip,
+            int bytes) {
+        int places = inputs + lastOutputs;
+        if (rest.length < places) {
+            rest = ranges(places, LONGEST_STEP_BYTES);
+            restAt = new long[places];
+            Arrays.setAll(restAt, i -> (long) i * LONGEST_STEP_BYTES);
+        }
+        for (int p = 0; p < inputs; p++) {
+            MemorySegment.copy(from[p], fromAt[p] + skip, rest[p], restAt[p], bytes);
+        }
+        scaleAndCombine(rest, restAt, rest, restAt, inputs, 0, last.stepBytes());
+        for (int p = first; p < first + outputs; p++) {
+            MemorySegment.copy(rest[inputs], restAt[inputs], to[p], toAt[p] + skip, bytes);
+        }
+    }
+
+    /** Memory of a number of ranges, once for each. */
+    private static MemorySegment[] ranges(int count, int sizeBytes) {
+        MemorySegment[] ranges = new MemorySegment[count];
+        Arrays.fill(ranges, Arena.ofAuto().allocate((long) count * sizeBytes, LONGEST_STEP_BYTES));
+        return ranges;
     }
 
     private void byKernels(
@@ -128,7 +264,22 @@ final class FusedReduction {
             MemorySegment[] to,
             long[] toAt,
             int first,
-            long skip,
+            int outputs,
+            int sizeBytes) {
+        for (int done = 0; done < sizeBytes; done += PLAIN_BLOCK_BYTES) {
+            int bytes = Math.min(PLAIN_BLOCK_BYTES, sizeBytes - done);
+            combinePlainly(from, fromAt, to, toAt, first, done, bytes / type.sizeBytes());
+            repeat(to, toAt, first, first + 1, outputs - 1, done, bytes);
+        }
+    }
+
+    private void combinePlainly(
+            MemorySegment[] from,
+            long[] fromAt,
+            MemorySegment[] to,
+            long[] toAt,
+            int first,
+            int skip,
             int count) {
         MemorySegment sum = from[0];
         long sumAt = fromAt[0] + skip;
@@ -138,19 +289,19 @@ final class FusedReduction {
             sum = scratch;
             sumAt = 0;
         }
-        int last = inputs - 1;
-        for (int p = 1; p < last; p++) {
+        int end = inputs - 1;
+        for (int p = 1; p < end; p++) {
             take(p);
             kernels.combine(scratch, 0, from[p], fromAt[p] + skip, sum, sumAt, count, false);
             sum = scratch;
             sumAt = 0;
         }
-        take(last);
+        take(end);
         kernels.combine(
                 to[first],
                 toAt[first] + skip,
-                from[last],
-                fromAt[last] + skip,
+                from[end],
+                fromAt[end] + skip,
                 sum,
                 sumAt,
                 count,
@@ -170,11 +321,10 @@ final class FusedReduction {
             int first,
             int next,
             int outputs,
-            long skip,
-            int count) {
+            int skip,
+            int bytes) {
         for (int p = next; p < next + outputs; p++) {
-            MemorySegment.copy(
-                    to[first], toAt[first] + skip, to[p], toAt[p] + skip, type.bytes(count));
+            MemorySegment.copy(to[first], toAt[first] + skip, to[p], toAt[p] + skip, bytes);
         }
     }
 }

@@ -1,17 +1,13 @@
 package org.nccl4j.cpu;
 
-import java.util.EnumMap;
-import java.util.List;
-import java.util.Map;
-import java.util.function.Supplier;
 import org.nccl4j.collectives.DataType;
 
 /**
  * Which loops the reductions of the {@link DirectEngine} use, chosen once per engine: {@link
- * VectorSums} where {@code jdk.incubator.vector} is there (a JVM started with {@code --add-modules
- * jdk.incubator.vector}), and for all else {@link Kernels}, plain Java that C2 vectorises. The
- * system property {@value #PROPERTY} or the environment variable {@value #VARIABLE} overrides:
- * {@code plain}, or {@code vector} for vectors from the first operation on.
+ * VectorKernels} where {@code jdk.incubator.vector} is there (a JVM started with {@code
+ * --add-modules jdk.incubator.vector}), and for all else {@link Kernels}, plain Java that C2
+ * vectorises. The system property {@value #PROPERTY} or the environment variable {@value #VARIABLE}
+ * overrides: {@code plain}, or {@code vector} for vectors from the first operation on.
  *
  * <p>Before C2 has compiled it, code that uses the vector module makes an object of each vector and
  * is a hundred times slower. So unless told otherwise a {@link VectorWarmup} brings a reduction
@@ -75,7 +71,15 @@ final class KernelChoice {
     }
 
     private static KernelChoice vector(boolean warmsUp) {
-        return new KernelChoice(true, warmsUp, "kernels of " + MODULE + " for sums, else plain");
+        return new KernelChoice(
+                true,
+                warmsUp,
+                "kernels of "
+                        + MODULE
+                        + " with "
+                        + VectorKernels.vectorBits()
+                        + " bits, plain ones where there are none"
+                        + (warmsUp ? " or the JIT has not compiled them yet" : ""));
     }
 
     /** For people. */
@@ -83,37 +87,12 @@ final class KernelChoice {
         return description;
     }
 
-    /** What combines elements of a type on memory itself, or null if nothing does that yet. */
-    VectorSum vectors(DataType type, Fold fold) {
-        if (!vectors || fold != Fold.SUM) {
+    /** The loop of a {@link VectorKernel.Shape}, or null if there is none or not yet. */
+    VectorKernel vectors(DataType type, Fold fold, int inputs, int outputs) {
+        if (!vectors) {
             return null;
         }
-        VectorSum sum = Sums.OF_TYPE.get(type);
-        return sum == null || !warmsUp || VectorWarmup.isOver(sum) ? sum : null;
-    }
-
-    /** What {@link VectorSums} has: shared, because it is code that is warm or is not. */
-    private static final class Sums {
-        static final Map<DataType, VectorSum> OF_TYPE = load();
-
-        private static Map<DataType, VectorSum> load() {
-            Supplier<?> sums;
-            try {
-                // By name: the class cannot be linked without the module.
-                sums =
-                        (Supplier<?>)
-                                Class.forName("org.nccl4j.cpu.VectorSums")
-                                        .getDeclaredConstructor()
-                                        .newInstance();
-            } catch (ReflectiveOperationException e) {
-                throw new IllegalStateException("VectorSums is part of this very package", e);
-            }
-            Map<DataType, VectorSum> byType = new EnumMap<>(DataType.class);
-            for (Object each : (List<?>) sums.get()) {
-                VectorSum sum = (VectorSum) each;
-                byType.put(sum.type(), sum);
-            }
-            return byType;
-        }
+        VectorKernel kernel = VectorKernels.of(type, fold, inputs, outputs);
+        return kernel == null || !warmsUp || VectorWarmup.isOver(kernel) ? kernel : null;
     }
 }

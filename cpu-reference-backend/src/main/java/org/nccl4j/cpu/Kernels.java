@@ -125,9 +125,31 @@ final class Kernels {
         return fold;
     }
 
-    /** Whether there is nothing to be done but to combine: no factor, no divisor. */
-    boolean onlyFolds() {
-        return !scales && divisor == 1;
+    /** Whether the complete sum is divided. */
+    boolean divides() {
+        return divisor > 1;
+    }
+
+    /**
+     * The factor of {@link #scales}: an integer of the type, extended by its sign; of floats the
+     * bits of a double.
+     */
+    long factorBits() {
+        int unused = Long.SIZE - type.sizeBytes() * Byte.SIZE;
+        return type.isFloat()
+                ? Double.doubleToRawLongBits(floatFactor)
+                : integerFactor << unused >> unused;
+    }
+
+    /**
+     * Divides a complete sum where it lies.
+     *
+     * @param target the sum, and its quotient
+     * @param targetOffset bytes
+     * @param countElements how many
+     */
+    void divide(MemorySegment target, long targetOffset, int countElements) {
+        run(target, targetOffset, target, targetOffset, null, 0, countElements, true);
     }
 
     /**

@@ -2,11 +2,15 @@ package org.nccl4j.cpu;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
- * Runs a {@link VectorSum} on memory of its own, in a thread of its own, until the JIT has made it
- * faster than the plain kernel for the same; if it never does, plain kernels it is.
+ * Runs a {@link VectorKernel} on memory of its own, in a thread that all share, until the JIT has
+ * made it faster than the plain kernel for the same; if it never does, plain kernels it is.
  *
  * <p>Thread safety: one thread at a time.
  */
@@ -23,29 +27,58 @@ final class VectorWarmup implements Runnable {
     /** Ten seconds of a processor at least; time alone says nothing where others use it too. */
     private static final int MOST_ROUNDS = 20_000;
 
-    private final VectorSum sum;
-    private final Kernels plain = new Kernels();
-    private final MemorySegment memory = Arena.ofAuto().allocate(4L * BLOCK_BYTES, 64);
-    private final int count;
+    /** One thread: more would only take the processors from the operations and the compiler. */
+    private static final ThreadPoolExecutor THREAD =
+            new ThreadPoolExecutor(
+                    1,
+                    1,
+                    1,
+                    TimeUnit.SECONDS,
+                    new LinkedBlockingQueue<>(),
+                    task -> Thread.ofPlatform().daemon().name("nccl4j-cpu-warmup").unstarted(task));
 
-    private VectorWarmup(VectorSum sum) {
-        this.sum = sum;
-        this.count = BLOCK_BYTES / sum.type().sizeBytes();
-        plain.begin(sum.type(), ReduceOp.SUM, 2);
+    static {
+        THREAD.allowCoreThreadTimeOut(true);
     }
 
-    /** Whether a sum may be used; the first call for it begins its warm-up. */
-    static boolean isOver(VectorSum sum) {
-        State state = sum.warmth.get();
-        if (state == State.COLD && sum.warmth.compareAndSet(State.COLD, State.RUNNING)) {
+    private final VectorKernel kernel;
+    private final int inputs;
+    private final Kernels plain = new Kernels();
+    private final MemorySegment[] ranges = new MemorySegment[2 * VectorKernel.MOST_RANGES];
+    private final long[] places = new long[2 * VectorKernel.MOST_RANGES];
+    private final int count;
+
+    private VectorWarmup(VectorKernel kernel) {
+        VectorKernel.Shape shape = kernel.shape();
+        this.kernel = kernel;
+        this.inputs = shape.inputs();
+        this.count = BLOCK_BYTES / shape.type().sizeBytes();
+        Arrays.fill(ranges, Arena.ofAuto().allocate((long) ranges.length * BLOCK_BYTES, 64));
+        Arrays.setAll(places, i -> (long) i * BLOCK_BYTES);
+        plain.begin(shape.type(), reduction(shape), inputs);
+    }
+
+    private static ReduceOp reduction(VectorKernel.Shape shape) {
+        if (shape.inputs() == 1) {
+            return new ReduceOp.PreMulSum(shape.type(), shape.type().bitsOf(1));
+        }
+        return switch (shape.fold()) {
+            case SUM -> ReduceOp.SUM;
+            case PROD -> ReduceOp.PROD;
+            case MIN -> ReduceOp.MIN;
+            case MAX -> ReduceOp.MAX;
+        };
+    }
+
+    /** Whether a kernel may be used; the first call for it begins its warm-up. */
+    static boolean isOver(VectorKernel kernel) {
+        State state = kernel.warmth.get();
+        if (state == State.COLD && kernel.warmth.compareAndSet(State.COLD, State.RUNNING)) {
             try {
-                Thread.ofPlatform()
-                        .daemon()
-                        .name("nccl4j-cpu-warmup-" + sum.type())
-                        .start(new VectorWarmup(sum));
+                THREAD.execute(new VectorWarmup(kernel));
             } catch (OutOfMemoryError e) {
                 // Plain kernels go on; a later operation tries again.
-                sum.warmth.set(State.COLD);
+                kernel.warmth.set(State.COLD);
             }
         }
         return state == State.WARM;
@@ -55,33 +88,45 @@ final class VectorWarmup implements Runnable {
     public void run() {
         for (int round = 0; round < MOST_ROUNDS; round++) {
             long plainNanos = Long.MAX_VALUE;
-            long onceNanos = Long.MAX_VALUE;
-            long twiceNanos = Long.MAX_VALUE;
+            long vectorNanos = Long.MAX_VALUE;
             for (int i = 0; i < CALLS; i++) {
                 long t0 = System.nanoTime();
-                plain.combine(memory, 2 * BLOCK_BYTES, memory, 0, memory, BLOCK_BYTES, count, true);
+                byPlainKernels();
                 long t1 = System.nanoTime();
-                sum.add(memory, 0, memory, BLOCK_BYTES, memory, 2 * BLOCK_BYTES, count);
+                byVectors();
                 long t2 = System.nanoTime();
-                sum.addTwice(
-                        memory,
-                        0,
-                        memory,
-                        BLOCK_BYTES,
-                        memory,
-                        2 * BLOCK_BYTES,
-                        memory,
-                        3 * BLOCK_BYTES,
-                        count);
-                long t3 = System.nanoTime();
                 plainNanos = Math.min(plainNanos, t1 - t0);
-                onceNanos = Math.min(onceNanos, t2 - t1);
-                twiceNanos = Math.min(twiceNanos, t3 - t2);
+                vectorNanos = Math.min(vectorNanos, t2 - t1);
             }
-            if (Math.max(onceNanos, twiceNanos) <= plainNanos) {
-                sum.warmth.set(State.WARM);
+            if (vectorNanos <= plainNanos) {
+                kernel.warmth.set(State.WARM);
                 return;
             }
         }
+    }
+
+    private void byPlainKernels() {
+        MemorySegment memory = ranges[0];
+        if (inputs == 1) {
+            plain.scale(memory, places[1], memory, 0, count);
+            return;
+        }
+        long sum = 0;
+        for (int p = 1; p < inputs; p++) {
+            boolean last = p == inputs - 1;
+            plain.combine(memory, places[inputs], memory, places[p], memory, sum, count, last);
+            sum = places[inputs];
+        }
+    }
+
+    private void byVectors() {
+        MemorySegment memory = ranges[0];
+        if (inputs == 1) {
+            kernel.scale(memory, 0, plain.factorBits(), memory, places[1], BLOCK_BYTES);
+            return;
+        }
+        long out = places[inputs];
+        kernel.combine(
+                memory, 0, ranges, places, 1, memory, out, ranges, places, inputs, 0, BLOCK_BYTES);
     }
 }

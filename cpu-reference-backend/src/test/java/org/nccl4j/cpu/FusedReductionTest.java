@@ -22,7 +22,7 @@ import org.nccl4j.collectives.ReduceOp;
  * all short lengths, at odd places, and a few long ones.
  */
 class FusedReductionTest {
-    private static final int MOST_INPUTS = 5;
+    private static final int MOST_INPUTS = 9;
 
     /** More than a block. */
     private static final int LONGEST_BYTES = 8_600;
@@ -52,8 +52,10 @@ class FusedReductionTest {
             check(fused, type, reduction, 1 + length % MOST_INPUTS, length, 1 + length % 2);
             check(fused, type, reduction, 2, length, 2);
         }
-        for (int n = 2; n <= 3; n++) {
-            check(fused, type, reduction, n, LONGEST_BYTES / type.sizeBytes(), n);
+        for (int n = 2; n <= MOST_INPUTS; n++) {
+            int length = LONGEST_BYTES / type.sizeBytes() - random.nextInt(70);
+            check(fused, type, reduction, n, length, n);
+            check(fused, type, reduction, n, length, 1);
         }
     }
 
@@ -63,13 +65,15 @@ class FusedReductionTest {
         assumeTrue(
                 KernelChoice.hasVectors(),
                 "unsupported: this JVM was started without jdk.incubator.vector");
-        assertThat(KernelChoice.plain().vectors(DataType.FLOAT32, Fold.SUM)).isNull();
-        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT32, Fold.SUM)).isNotNull();
-        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT32, Fold.MIN)).isNull();
+        assertThat(KernelChoice.plain().vectors(DataType.FLOAT32, Fold.SUM, 2, 2)).isNull();
+        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT32, Fold.SUM, 2, 2))
+                .isNotNull();
+        assertThat(KernelChoice.named("vector").vectors(DataType.FLOAT8E4M3, Fold.SUM, 2, 2))
+                .isNull();
         KernelChoice best = KernelChoice.named(null);
         Awaitility.await()
                 .atMost(Duration.ofSeconds(170))
-                .until(() -> best.vectors(DataType.INT64, Fold.SUM) != null);
+                .until(() -> best.vectors(DataType.INT64, Fold.SUM, 4, 4) != null);
     }
 
     private void check(
@@ -94,7 +98,7 @@ class FusedReductionTest {
                             ? from[p]
                             : Arena.ofAuto().allocate(type.bytes(length) + 40, 8).fill(GUARD);
             for (int i = 0; i < length; i++) {
-                inputs[p][i] = random.nextLong() & -1L >>> 64 - 8 * type.sizeBytes();
+                inputs[p][i] = element(type);
                 Elements.setBits(from[p].asSlice(fromAt[p]), type, i, inputs[p][i]);
             }
         }
@@ -128,5 +132,24 @@ class FusedReductionTest {
                 }
             }
         }
+    }
+
+    /** Random bits, or one of the values that rules are about. */
+    private long element(DataType type) {
+        long mask = -1L >>> 64 - 8 * type.sizeBytes();
+        if (random.nextInt(3) > 0) {
+            return random.nextLong() & mask;
+        }
+        if (!type.isFloat()) {
+            long[] limits = {0, 1, -1, mask >>> 1, (mask >>> 1) + 1};
+            return limits[random.nextInt(limits.length)] & mask;
+        }
+        long infinity = type.bitsOf(Double.POSITIVE_INFINITY);
+        // Subnormal, normal, the largest, infinity or not, and what lies beyond.
+        long[] magnitudes = {
+            0, 1, 2, infinity / 3, infinity - 1, infinity, infinity + 1, mask >>> 1
+        };
+        long sign = random.nextBoolean() ? mask ^ mask >>> 1 : 0;
+        return magnitudes[random.nextInt(magnitudes.length)] | sign;
     }
 }
