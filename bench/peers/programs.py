@@ -398,7 +398,8 @@ def memory_bytes(series, ranks, size):
         return 2 * all_ranks
     if series in Ours.ARGUMENTS:
         return 2 * all_ranks + (300 << 20)
-    return 4 * all_ranks + (300 << 20)
+    # MPJ's own buffers are larger than the user's.
+    return (12 if kind(series) == "mpj" else 4) * all_ranks + (300 << 20)
 
 
 def available_bytes():

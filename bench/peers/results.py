@@ -174,13 +174,13 @@ def header(cells):
 
 
 def row(cell, peers, variants):
-    def time(series):
+    def time(series, brief=True):
         if series in cell.failures:
             return "failed"
         shown = cell.time(series)
-        return str(shown) if shown else ""
+        return "" if not shown else number(shown.median) if brief else str(shown)
 
-    fields = [size_text(cell.size), time(OURS), *(time(s) for s in peers)]
+    fields = [size_text(cell.size), time(OURS, brief=False), *(time(s) for s in peers)]
     found = cell.verdict()
     if found:
         best, ratio, wanted, limited, met = found
@@ -188,7 +188,7 @@ def row(cell, peers, variants):
                    "" if wanted is None else yes(met)]
     else:
         fields += ["", "", ""]
-    fields += [time(BOUND), time(BOUND_NT)]
+    fields += [time(BOUND, brief=False), time(BOUND_NT)]
     share = cell.of_bound()
     fields += [str(share[0]), yes(share[1])] if share else ["", ""]
     fields += [time(s) for s in variants]
@@ -209,7 +209,7 @@ def table(cells):
 
 
 def title(op, ranks):
-    return f"{op}, {ranks} ranks: microseconds, median (lowest-highest)"
+    return f"{op}, {ranks} ranks: microseconds, median (lowest-highest) or median"
 
 
 def facts(results):
