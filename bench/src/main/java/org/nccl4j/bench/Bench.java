@@ -244,6 +244,7 @@ public final class Bench {
             case CommandLine.Exit exit -> exit.code();
             case CommandLine.Info info -> report(info.json());
             case CommandLine.Explain explain -> show(explain.options(), once);
+            case CommandLine.Calibrate calibrate -> calibrate(calibrate, once);
             case CommandLine.Run run -> {
                 Backend backend = once.apply(run.options().backend());
                 if (run.options().backend().equals(BenchOptions.AUTO)) {
@@ -300,6 +301,38 @@ public final class Bench {
             }
         }
         return ExitCode.OK;
+    }
+
+    private ExitCode calibrate(CommandLine.Calibrate wanted, Function<String, Backend> found) {
+        Backend backend = found.apply(wanted.backend());
+        if (properties.apply(TERMINAL) == null) {
+            console.err("bench: measuring this machine, which takes about half a minute");
+            backend.calibrate(wanted.file(), share -> {}).lines().forEach(console::out);
+            return ExitCode.OK;
+        }
+        try {
+            int[] shown = {-1};
+            String text =
+                    backend.calibrate(
+                            wanted.file(),
+                            share -> {
+                                int percent = (int) (100 * share);
+                                if (percent != shown[0]) {
+                                    shown[0] = percent;
+                                    console.errPart(
+                                            Progress.ERASE
+                                                    + "bench: measuring this machine, "
+                                                    + percent
+                                                    + " %");
+                                }
+                            });
+            console.errPart(Progress.ERASE);
+            text.lines().forEach(console::out);
+            return ExitCode.OK;
+        } catch (CollectiveException failed) {
+            console.errPart(Progress.ERASE);
+            throw failed;
+        }
     }
 
     private ExitCode report(boolean json) {

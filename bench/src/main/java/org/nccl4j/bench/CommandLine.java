@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -33,6 +34,14 @@ final class CommandLine {
     /** An algorithm to be shown. */
     record Explain(ExplainOptions options) implements Outcome {}
 
+    /**
+     * The machine to be measured.
+     *
+     * @param backend whose choice of algorithms is to rest on it
+     * @param file where it goes; empty for where the backend looks
+     */
+    record Calibrate(String backend, Optional<Path> file) implements Outcome {}
+
     /** Nothing to run: help was given or something was refused; all is said already. */
     record Exit(ExitCode code) implements Outcome {}
 
@@ -57,6 +66,9 @@ final class CommandLine {
 
     /** The first word that asks for the picture of an algorithm. */
     private static final String EXPLAIN = "explain";
+
+    /** The first word that asks for a measurement of the machine. */
+    private static final String CALIBRATE = "calibrate";
 
     /** NCCL's -x 2 came later than the field. */
     private static final int ZERO_CTA_POLICY_SINCE = 22800;
@@ -150,6 +162,9 @@ final class CommandLine {
         if (word.equals(EXPLAIN)) {
             return explain(arguments.subList(1, arguments.size()), console);
         }
+        if (word.equals(CALIBRATE)) {
+            return calibrate(arguments.subList(1, arguments.size()), console);
+        }
         Optional<Program> program = Program.named(word);
         if (program.isEmpty()) {
             console.err("bench: " + unknownProgram(word));
@@ -193,13 +208,49 @@ final class CommandLine {
         }
     }
 
+    private static Outcome calibrate(List<String> words, Console console) {
+        if (words.contains("-h") || words.contains("--help")) {
+            Help.calibrate().forEach(console::out);
+            return new Exit(ExitCode.OK);
+        }
+        String backend = "cpu";
+        Optional<Path> file = Optional.empty();
+        for (int i = 0; i < words.size(); i++) {
+            String word = words.get(i);
+            int equals = word.indexOf('=');
+            String option = equals < 0 ? word : word.substring(0, equals);
+            if (!option.equals("--out") && !option.equals("--backend")) {
+                console.err(
+                        "bench: calibrate takes --out FILE, --backend NAME and --help, not "
+                                + word
+                                + "."
+                                + Nearest.question(
+                                        Nearest.to(option, List.of("--out", "--backend"))));
+                return new Exit(ExitCode.ARGUMENTS);
+            }
+            if (equals < 0 && i + 1 == words.size()) {
+                console.err("bench: calibrate: " + option + " needs a value");
+                return new Exit(ExitCode.ARGUMENTS);
+            }
+            String value = equals < 0 ? words.get(++i) : word.substring(equals + 1);
+            if (option.equals("--out")) {
+                file = Optional.of(Path.of(value));
+            } else {
+                backend = value;
+            }
+        }
+        return new Calibrate(backend, file);
+    }
+
     private static String unknownProgram(String word) {
         String programs =
                 String.join(" ", Arrays.stream(Program.values()).map(Program::label).toList())
                         + " "
                         + INFO
                         + " "
-                        + EXPLAIN;
+                        + EXPLAIN
+                        + " "
+                        + CALIBRATE;
         if (word.startsWith("-")) {
             return "the first word must be a program, before any option; got '"
                     + word

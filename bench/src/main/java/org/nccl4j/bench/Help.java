@@ -25,6 +25,9 @@ final class Help {
         lines.add(
                 "       bench explain <collective>    who sends what to whom in which step, as a table"
                         + " and SVG");
+        lines.add(
+                "       bench calibrate               measures this machine for the choice of"
+                        + " algorithms");
         lines.add("");
         lines.add("Programs (all_reduce may be written all_reduce_perf or allreduce, and so on):");
         for (Program program : Program.values()) {
@@ -95,6 +98,35 @@ final class Help {
                 .toList();
     }
 
+    /** The help of {@code bench calibrate}. */
+    static List<String> calibrate() {
+        return """
+        USAGE: bench calibrate [--out FILE]
+
+        Measures what operations cost on this machine, for about half a minute, and writes it to a
+        file that the CPU backend reads when --algo auto first chooses an algorithm. Without the
+        file it takes figures that nccl4j comes with. Let nothing else run meanwhile. Prints the
+        rates that were found, how well they predict what was measured, and from which size on
+        which algorithm is chosen.
+
+          --out FILE       default calibration-<processor>-<number>-<kernels>.properties in
+                           ${XDG_CACHE_HOME:-~/.cache}/nccl4j, where it is found by itself. Any
+                           other file is read with NCCL4J_CPU_CALIBRATION=FILE, or
+                           -Dnccl4j.cpu.calibration=FILE
+          --backend NAME   default cpu, which is the only one that has a choice
+
+        Examples:
+          bench calibrate
+          bench calibrate --out rates.properties
+          NCCL4J_CPU_CALIBRATION=rates.properties bench allreduce --algo auto --show-algo
+
+        To go back to what nccl4j comes with, delete the file. A file of another processor, number
+        of processors, kernels or version is not used, and the log says so.
+        """
+                .lines()
+                .toList();
+    }
+
     /** The help of a program: nccl-tests' usage, then what is ours. */
     static List<String> usage(Program program) {
         List<String> lines = new ArrayList<>();
@@ -154,8 +186,8 @@ final class Help {
                   NCCL4J_JAVA_OPTS    further options of the JVM, such as -Xmx4G
                   NCCL4J_CPU_ALGORITHM
                                       what the CPU backend runs without --algo: reference (default),
-                                      direct, or algorithms that bench explain shows, such as
-                                      double-tree,bruck
+                                      direct, auto (chooses by size and bench calibrate), or
+                                      algorithms that bench explain shows, such as double-tree,bruck
                   NCCL4J_CPU_REPRODUCIBLE
                                       1: the CPU backend adds in one order whatever the size; refuses
                                       an algorithm with another order

@@ -11,6 +11,9 @@ import java.util.function.LongSupplier;
  */
 final class Progress {
 
+    /** Carriage return, then "erase to the end of the line". */
+    static final String ERASE = "\r\u001b[K";
+
     /** Sweeps shorter than this show nothing. */
     private static final long SILENT_NANOS = 3_000_000_000L;
 
@@ -113,8 +116,7 @@ final class Progress {
     /** Takes the line away. */
     void erase() {
         if (shown) {
-            // Carriage return, then "erase to the end of the line".
-            console.errPart("\r\u001b[K");
+            console.errPart(ERASE);
             shown = false;
         }
     }

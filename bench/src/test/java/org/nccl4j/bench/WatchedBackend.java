@@ -2,6 +2,7 @@ package org.nccl4j.bench;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -10,6 +11,7 @@ import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.function.DoubleConsumer;
 import java.util.function.Predicate;
 import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
@@ -160,6 +162,11 @@ final class WatchedBackend implements Backend {
     public String algorithm(
             String operation, int ranks, long sizeBytes, CommunicatorConfig config) {
         return real.algorithm(operation, ranks, sizeBytes, config);
+    }
+
+    @Override
+    public String calibrate(Optional<Path> file, DoubleConsumer progress) {
+        return real.calibrate(file, progress);
     }
 
     @Override

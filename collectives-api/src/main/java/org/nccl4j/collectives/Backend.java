@@ -1,9 +1,11 @@
 package org.nccl4j.collectives;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
+import java.util.function.DoubleConsumer;
 import org.nccl4j.collectives.spi.ArgumentChecks;
 import org.nccl4j.collectives.spi.Durations;
 
@@ -225,6 +227,21 @@ public interface Backend {
                 "backend '"
                         + name()
                         + "' does not tell which algorithms it takes; the CPU backend does");
+    }
+
+    /**
+     * Measures this machine, which takes about half a minute, and stores what the backend then
+     * chooses algorithms by. Processes that start later use it; this one goes on as it is.
+     *
+     * @param file where to; empty for where the backend looks for it
+     * @param progress told now and then what share is done, 0 to 1
+     * @return what was found and where it is, in words
+     * @throws UnsupportedException if the file cannot be written, or if the backend needs no such
+     *     thing, which is the default
+     */
+    default String calibrate(Optional<Path> file, DoubleConsumer progress) {
+        throw new UnsupportedException(
+                "backend '" + name() + "' is not calibrated; the CPU backend is");
     }
 
     /**

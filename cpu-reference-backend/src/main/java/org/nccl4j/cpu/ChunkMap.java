@@ -28,10 +28,13 @@ final class ChunkMap {
     ChunkMap(Program program) {
         collective = program.collective;
         chunks = program.chunks;
-        pieceBytes =
-                Math.max(
-                        SHORTEST_PIECE_BYTES,
-                        PASS_BYTES / chunks / CACHE_LINE_BYTES * CACHE_LINE_BYTES);
+        pieceBytes = pieceBytes(chunks);
+    }
+
+    /** The longest piece of a chunk that a pass takes, if a buffer is cut into so many chunks. */
+    static long pieceBytes(int chunks) {
+        return Math.max(
+                SHORTEST_PIECE_BYTES, PASS_BYTES / chunks / CACHE_LINE_BYTES * CACHE_LINE_BYTES);
     }
 
     void begin(JoinedOperation operation, int participant) {

@@ -1,11 +1,16 @@
 package org.nccl4j.cpu;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import java.security.SecureRandom;
+import java.time.LocalDate;
+import java.time.ZoneId;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
+import java.util.function.DoubleConsumer;
 import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Bootstrap;
@@ -368,6 +373,43 @@ public final class CpuBackend implements Backend {
         }
         return setting.engine(config.algorithm())
                 .algorithm(EngineSetting.operation(operation), ranks, sizeBytes);
+    }
+
+    @Override
+    public String calibrate(Optional<Path> file, DoubleConsumer progress) {
+        ArgumentChecks.given("calibrate", "file", file);
+        ArgumentChecks.given("calibrate", "progress", progress);
+        Calibration calibration = setting.calibration();
+        Path target =
+                file.or(calibration::file)
+                        .orElseThrow(() ->
+                                new UnsupportedException(
+                                        "calibrate: there is no home folder to keep the file in;"
+                                                + " name one"));
+        try {
+            // Before half a minute is spent.
+            Calibration.requireWritable(target);
+            Calibrator.Result result =
+                    new Calibrator(devices, Runtime.getRuntime().availableProcessors(), progress)
+                            .measure();
+            Calibration.store(
+                    target,
+                    calibration.machine(),
+                    result.model(),
+                    LocalDate.now(ZoneId.systemDefault()));
+            return "measured on "
+                    + calibration.machine()
+                    + ", medians of "
+                    + Calibrator.ROUNDS
+                    + " rounds\n\n"
+                    + result.text()
+                    + "\nwritten to "
+                    + target
+                    + "\n";
+        } catch (IOException e) {
+            throw new UnsupportedException(
+                    "calibrate: " + target + " cannot be written: " + e + "; name another file", e);
+        }
     }
 
     @Override

@@ -7,6 +7,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.cpu.schedule.Collective;
@@ -15,10 +16,10 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 /**
  * Which engine runs operations: the one that a communicator's configuration names; else the one
  * that the system property {@value #PROPERTY} or, without it, the environment variable {@value
- * #VARIABLE} names; else the reference engine. A name is {@value #REFERENCE}, {@value #DIRECT}, or
- * one or more algorithms, separated by commas, no two for one collective. A setting that names what
- * does not exist makes the backend unavailable: to measure another algorithm than the one that was
- * asked for would be worse.
+ * #VARIABLE} names; else the reference engine. A name is {@value #AUTO}, {@value #DIRECT}, {@value
+ * #REFERENCE}, or one or more algorithms, separated by commas, no two for one collective. A setting
+ * that names what does not exist makes the backend unavailable: to measure another algorithm than
+ * the one that was asked for would be worse.
  *
  * <p>In reproducible mode (property {@value #REPRODUCIBLE_PROPERTY} or variable {@value
  * #REPRODUCIBLE_VARIABLE}) it is the direct engine, whose order of additions depends on nothing but
@@ -32,7 +33,10 @@ final class EngineSetting {
     static final String REPRODUCIBLE_PROPERTY = "nccl4j.cpu.reproducible";
     static final String REPRODUCIBLE_VARIABLE = "NCCL4J_CPU_REPRODUCIBLE";
 
-    /** The name of the default. */
+    /** The name of the {@link SelectingEngine}. */
+    static final String AUTO = "auto";
+
+    /** The name of the {@link ReferenceEngine}, the default. */
     static final String REFERENCE = "reference";
 
     /** The name of the {@link DirectEngine}. */
@@ -46,11 +50,15 @@ final class EngineSetting {
     /** What turned reproducible mode on; null if it is off. */
     private final String reproducible;
 
+    private final Supplier<Calibration> calibration;
+
     /** By name, so that communicators share prepared runs. */
     private final Map<String, Engine> named = new ConcurrentHashMap<>();
 
-    private EngineSetting(Engine engine, String refusal, String reproducible) {
+    private EngineSetting(
+            Engine engine, String refusal, String reproducible, Supplier<Calibration> calibration) {
         this.engine = engine;
+        this.calibration = calibration;
         this.refusal = refusal;
         this.reproducible = reproducible;
         if (engine != null) {
@@ -59,7 +67,7 @@ final class EngineSetting {
     }
 
     static EngineSetting of(Engine engine) {
-        return new EngineSetting(engine, null, null);
+        return new EngineSetting(engine, null, null, Calibration::ofThisMachine);
     }
 
     /** By property and environment; either function gives null for what is not set. */
@@ -67,6 +75,7 @@ final class EngineSetting {
         Optional<Given> fixed =
                 given(properties, REPRODUCIBLE_PROPERTY, environment, REPRODUCIBLE_VARIABLE);
         Optional<Given> wanted = given(properties, PROPERTY, environment, VARIABLE);
+        Supplier<Calibration> calibration = () -> Calibration.of(properties, environment);
         Given read = null;
         try {
             String reproducible = null;
@@ -79,10 +88,12 @@ final class EngineSetting {
                 read = wanted.get();
                 name = read.value();
             }
-            return new EngineSetting(make(name, reproducible), null, reproducible);
+            return new EngineSetting(
+                    make(name, reproducible, calibration), null, reproducible, calibration);
         } catch (IllegalArgumentException e) {
             String where = read == null ? "" : read + ": ";
-            return new EngineSetting(null, where + e.getMessage() + "; correct or unset it", null);
+            return new EngineSetting(
+                    null, where + e.getMessage() + "; correct or unset it", null, calibration);
         }
     }
 
@@ -115,14 +126,22 @@ final class EngineSetting {
         };
     }
 
-    private static Engine make(String name, String reproducible) {
+    private static Engine make(
+            String name, String reproducible, Supplier<Calibration> calibration) {
         Engine engine =
                 switch (name) {
-                    case REFERENCE -> new ReferenceEngine();
+                    case AUTO ->
+                            // Nothing is left to be chosen in reproducible mode.
+                            reproducible == null
+                                    ? new SelectingEngine(
+                                            calibration.get(),
+                                            Runtime.getRuntime().availableProcessors())
+                                    : new DirectEngine();
                     case DIRECT -> new DirectEngine();
+                    case REFERENCE -> new ReferenceEngine();
                     default -> new ScheduleEngine(algorithms(name));
                 };
-        if (reproducible != null && !name.equals(DIRECT)) {
+        if (reproducible != null && !engine.name().equals(DIRECT)) {
             throw new IllegalArgumentException(
                     "with "
                             + reproducible
@@ -172,7 +191,7 @@ final class EngineSetting {
             return known;
         }
         try {
-            Engine made = make(name, reproducible);
+            Engine made = make(name, reproducible, calibration);
             Engine before = named.putIfAbsent(name, made);
             return before == null ? made : before;
         } catch (IllegalArgumentException e) {
@@ -180,12 +199,18 @@ final class EngineSetting {
         }
     }
 
+    /** Where the calibration is or would be. */
+    Calibration calibration() {
+        return calibration.get();
+    }
+
     private static List<ScheduleAlgorithm> algorithms(String value) {
         List<ScheduleAlgorithm> chosen = new ArrayList<>();
         for (String name : value.split(",", -1)) {
             List<String> known = new ArrayList<>();
-            known.add(REFERENCE);
+            known.add(AUTO);
             known.add(DIRECT);
+            known.add(REFERENCE);
             for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
                 known.add(algorithm.title());
             }

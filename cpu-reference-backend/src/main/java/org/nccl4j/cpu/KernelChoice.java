@@ -82,6 +82,11 @@ final class KernelChoice {
                         + (warmsUp ? " or the JIT has not compiled them yet" : ""));
     }
 
+    /** The name by which the property forces it. */
+    String name() {
+        return vectors ? "vector" : "plain";
+    }
+
     /** For people. */
     String description() {
         return description;

@@ -41,8 +41,8 @@ class EngineSettingTest {
                         assertThat(why)
                                 .startsWith(
                                         "environment variable NCCL4J_CPU_ALGORITHM=tre: there is no"
-                                                + " algorithm 'tre', only reference, direct, ring,"
-                                                + " tree, ")
+                                                + " algorithm 'tre', only auto, direct, reference,"
+                                                + " ring, tree, ")
                                 .contains("(did you mean tree?)"));
         assertThatThrownBy(setting::engine).isInstanceOf(InvalidArgumentException.class);
         CpuBackend backend = new CpuBackend(setting, CpuDevices.SHARED);

@@ -1,0 +1,112 @@
+package org.nccl4j.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.lang.reflect.Proxy;
+import java.nio.file.Path;
+import java.util.Optional;
+import java.util.function.DoubleConsumer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.nccl4j.collectives.Backend;
+import org.nccl4j.collectives.Backends;
+
+/** {@code bench calibrate}: options, progress, refusals. What is measured is the backend's. */
+final class CalibrateTest {
+
+    @TempDir private Path folder;
+
+    /** A backend that measures nothing. */
+    private static Backend quick() {
+        return (Backend)
+                Proxy.newProxyInstance(
+                        Backend.class.getClassLoader(),
+                        new Class<?>[] {Backend.class},
+                        (proxy, method, arguments) -> {
+                            if (!method.getName().equals("calibrate")) {
+                                throw new UnsupportedOperationException(method.getName());
+                            }
+                            DoubleConsumer progress = (DoubleConsumer) arguments[1];
+                            progress.accept(0);
+                            progress.accept(0.5);
+                            return "found\nwritten to " + ((Optional<?>) arguments[0]).orElse(null);
+                        });
+    }
+
+    private static RunningBench calibrate(String line) {
+        return RunningBench.info(("calibrate " + line).strip(), bench -> bench.found = quick());
+    }
+
+    @Test
+    void showsWhatTheBackendHasFound() {
+        RunningBench run = calibrate("");
+        assertThat(run.code).isEqualTo(ExitCode.OK);
+        assertThat(run.console.outLines()).containsExactly("found", "written to null");
+        assertThat(run.console.err()).doesNotContain("%").contains("about half a minute");
+        assertThat(calibrate("--out some/file").console.outLines())
+                .contains("written to some/file");
+        assertThat(calibrate("--backend cpu --out=some/file").console.outLines())
+                .contains("written to some/file");
+    }
+
+    @Test
+    void aTerminalSeesProgress() {
+        RunningBench run =
+                RunningBench.info(
+                        "calibrate",
+                        bench -> {
+                            bench.found = quick();
+                            bench.properties.put("nccl4j.bench.terminal", "true");
+                        });
+        assertThat(run.console.err())
+                .isEqualTo(
+                        "\r\u001b[Kbench: measuring this machine, 0 %"
+                                + "\r\u001b[Kbench: measuring this machine, 50 %\r\u001b[K");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "--ot x, 'not --ot. Did you mean --out?'",
+        "--out, calibrate: --out needs a value",
+        "-g 2, 'calibrate takes --out FILE, --backend NAME and --help, not -g'"
+    })
+    void refusesWithAdvice(String line, String advice) {
+        RunningBench run = calibrate(line);
+        assertThat(run.code).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(run.console.err()).startsWith("bench: ").contains(advice);
+        assertThat(run.console.out()).isEmpty();
+    }
+
+    @Test
+    void aFileThatCannotBeWrittenIsSaidAtOnce() {
+        RunningBench run =
+                RunningBench.info(
+                        "calibrate --out " + folder, bench -> bench.found = Backends.named("cpu"));
+        assertThat(run.code).isEqualTo(ExitCode.UNSUPPORTED);
+        assertThat(run.console.err())
+                .contains("bench: calibrate: " + folder + " cannot be written: ")
+                .contains("name another file");
+    }
+
+    @Test
+    void ncclIsNotCalibrated() {
+        RunningBench run =
+                RunningBench.info(
+                        "calibrate",
+                        bench -> bench.found = new OpaqueBackend(Backends.named("cpu")));
+        assertThat(run.code).isEqualTo(ExitCode.UNSUPPORTED);
+        assertThat(run.console.err()).contains("is not calibrated; the CPU backend is");
+    }
+
+    @Test
+    void helpIsGivenAndFitsATerminal() {
+        RunningBench run = calibrate("--help");
+        assertThat(run.code).isEqualTo(ExitCode.OK);
+        assertThat(run.console.outLines())
+                .startsWith("USAGE: bench calibrate [--out FILE]")
+                .allMatch(line -> line.length() <= 100);
+        assertThat(Help.overview()).anyMatch(line -> line.contains("bench calibrate "));
+    }
+}

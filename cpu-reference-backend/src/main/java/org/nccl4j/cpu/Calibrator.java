@@ -1,0 +1,437 @@
+package org.nccl4j.cpu;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.function.DoubleConsumer;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Operations;
+import org.nccl4j.collectives.RecordedGroup;
+import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
+
+/**
+ * Measures this machine: runs operations by the direct engine and by several schedules, in rounds
+ * that go through all of them, and finds the rates that predict their medians.
+ *
+ * <p>Thread safety: one thread.
+ */
+final class Calibrator {
+    private static final List<Integer> RANKS = List.of(2, 4, 8);
+    private static final List<Long> SIZES_BYTES =
+            List.of(1L << 10, 8L << 10, 64L << 10, 512L << 10, 4L << 20, 32L << 20);
+
+    /** The most that all ranks' inputs are together. */
+    private static final long LARGEST_BYTES = 128 << 20;
+
+    /** A full buffer of each rank fits this share of its device's free memory, twice. */
+    private static final int MEMORY_SHARE = 8;
+
+    private static final int WARMUP_ROUNDS = 3;
+    private static final long WARMUP_NANOS = 25_000_000;
+    static final int ROUNDS = 5;
+
+    /** How long the operations of one time take together, unless one alone takes longer. */
+    private static final long SAMPLE_NANOS = 3_000_000;
+
+    private static final Duration DEADLINE = Duration.ofMinutes(1);
+
+    /** An engine and what it is measured with. */
+    private record Subject(Engine engine, ScheduleAlgorithm algorithm, List<OperationKind> kinds) {}
+
+    /** One kind of operation of one size by one engine, ready to be issued, with its times. */
+    private record Point(
+            String name,
+            long bytes,
+            Amounts amounts,
+            boolean direct,
+            RecordedGroup group,
+            CpuBackend backend,
+            List<DeviceStream> streams,
+            List<Double> micros) {
+        double median() {
+            micros.sort(null);
+            return micros.get(micros.size() / 2);
+        }
+    }
+
+    private final CpuDevices devices;
+    private final int cores;
+    private final List<Integer> ranks;
+    private final List<Long> sizesBytes;
+    private final DoubleConsumer progress;
+    private final List<RatesFit.Sample> direct = new ArrayList<>();
+    private final List<RatesFit.Sample> schedules = new ArrayList<>();
+    private final List<Point> measured = new ArrayList<>();
+
+    /**
+     * A calibrator.
+     *
+     * @param cores how many ranks make progress at a time at most
+     * @param progress told now and then what share is done
+     */
+    Calibrator(CpuDevices devices, int cores, DoubleConsumer progress) {
+        this(devices, cores, RANKS, SIZES_BYTES, progress);
+    }
+
+    /** A calibrator for other numbers of ranks, and other sizes. */
+    Calibrator(
+            CpuDevices devices,
+            int cores,
+            List<Integer> ranks,
+            List<Long> sizesBytes,
+            DoubleConsumer progress) {
+        this.devices = devices;
+        this.cores = cores;
+        this.ranks = ranks;
+        this.sizesBytes = sizesBytes;
+        this.progress = progress;
+    }
+
+    /** What was found. */
+    record Result(CostModel model, RatesFit direct, RatesFit schedules, String times, int cores) {
+
+        private static final String RATES = "%-10s %7s %8s %7s %8s %8s %8s %8s %12s  %s";
+
+        /** Rates and choices as a table. */
+        String text() {
+            StringBuilder text = new StringBuilder();
+            line(
+                    text,
+                    RATES,
+                    "",
+                    "fixed",
+                    "handover",
+                    "alpha",
+                    "beta",
+                    "gamma",
+                    "spill",
+                    "memory",
+                    "caches",
+                    "predicts");
+            line(
+                    text,
+                    RATES,
+                    "",
+                    "us",
+                    "us",
+                    "us",
+                    "us/MiB",
+                    "us/MiB",
+                    "us/MiB",
+                    "us/MiB",
+                    "MiB",
+                    "median, worst");
+            rates(text, "direct", direct);
+            rates(text, "schedules", schedules);
+            text.append('\n').append(times).append('\n');
+            line(text, "%-14s %5s  %s", "choice", "ranks", "from each size on");
+            for (OperationKind kind : OperationKind.values()) {
+                if (ScheduleEngine.collective(kind) != null
+                        && kind != OperationKind.ALL_GATHER_V
+                        && kind != OperationKind.REDUCE_SCATTER_V) {
+                    for (int ranks : new int[] {2, 4, 8, 16}) {
+                        line(text, "%-14s %5d  %s", kind.operation(), ranks, choices(kind, ranks));
+                    }
+                }
+            }
+            return text.toString();
+        }
+
+        private static void rates(StringBuilder text, String name, RatesFit fit) {
+            Rates rates = fit.rates();
+            line(
+                    text,
+                    RATES,
+                    name,
+                    decimal(rates.fixedMicros()),
+                    decimal(rates.handoverMicros()),
+                    decimal(rates.alphaMicros()),
+                    decimal(rates.betaMicrosPerMiB()),
+                    decimal(rates.gammaMicrosPerMiB()),
+                    decimal(rates.spillMicrosPerMiB()),
+                    decimal(rates.memoryMicrosPerMiB()),
+                    rates.innerCacheMiB() + ", " + rates.outerCacheMiB(),
+                    String.format(
+                            Locale.ROOT,
+                            "within %.0f %%, %.0f %%",
+                            100 * fit.medianError(),
+                            100 * fit.worstError()));
+        }
+
+        private static String decimal(double value) {
+            return String.format(Locale.ROOT, "%.2f", value);
+        }
+
+        private String choices(OperationKind kind, int ranks) {
+            CostModel.Predictions predictions = model.predictions(kind, new Topology(ranks, cores));
+            StringBuilder choices = new StringBuilder();
+            String last = "";
+            for (long bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {
+                String name = predictions.best(bytes).name();
+                if (!name.equals(last)) {
+                    choices.append(last.isEmpty() ? "" : ", ")
+                            .append(size(bytes))
+                            .append(' ')
+                            .append(name);
+                    last = name;
+                }
+            }
+            return choices.toString();
+        }
+
+        private static String size(long bytes) {
+            return bytes >= 1 << 30
+                    ? (bytes >> 30) + "G"
+                    : bytes >= 1 << 20 ? (bytes >> 20) + "M" : (bytes >> 10) + "K";
+        }
+
+        private static void line(StringBuilder text, String format, Object... values) {
+            text.append(String.format(Locale.ROOT, format, values).stripTrailing()).append('\n');
+        }
+    }
+
+    Result measure() {
+        for (int i = 0; i < ranks.size(); i++) {
+            measure(ranks.get(i), (double) i / ranks.size());
+        }
+        RatesFit directFit = RatesFit.of(direct);
+        RatesFit schedulesFit = RatesFit.of(schedules);
+        return new Result(
+                new CostModel(CostModel.THREADS, directFit.rates(), schedulesFit.rates()),
+                directFit,
+                schedulesFit,
+                times(directFit.rates(), schedulesFit.rates()),
+                cores);
+    }
+
+    /** A line per series of sizes: each time, and what is predicted. */
+    private String times(Rates directRates, Rates scheduleRates) {
+        StringBuilder text = new StringBuilder();
+        Result.line(text, "%-16s %-11s %5s %s", "times/predicted", "operation", "ranks", sizes());
+        String last = "";
+        StringBuilder row = new StringBuilder();
+        for (Point point : measured) {
+            if (!point.name.equals(last)) {
+                text.append(row).append(row.isEmpty() ? "" : "\n");
+                row.setLength(0);
+                row.append(point.name);
+                last = point.name;
+            }
+            Rates rates = point.direct ? directRates : scheduleRates;
+            row.append(
+                    String.format(
+                            Locale.ROOT,
+                            " %15s",
+                            number(point.median()) + "/" + number(rates.micros(point.amounts))));
+        }
+        return text.append(row).append('\n').toString();
+    }
+
+    private String sizes() {
+        StringBuilder sizes = new StringBuilder();
+        for (long bytes : sizesBytes) {
+            sizes.append(String.format(Locale.ROOT, "%15s ", Result.size(bytes)));
+        }
+        return sizes.toString();
+    }
+
+    private static String number(double micros) {
+        return String.format(Locale.ROOT, micros < 100 ? "%.1f" : "%.0f", micros);
+    }
+
+    private static List<Subject> subjects() {
+        List<Subject> subjects = new ArrayList<>();
+        subjects.add(
+                new Subject(
+                        new DirectEngine(),
+                        null,
+                        List.of(
+                                OperationKind.ALL_REDUCE,
+                                OperationKind.ALL_GATHER,
+                                OperationKind.BROADCAST,
+                                OperationKind.ALL_TO_ALL)));
+        subjects.add(
+                schedule(
+                        ScheduleAlgorithm.RING,
+                        OperationKind.ALL_REDUCE,
+                        OperationKind.ALL_GATHER));
+        subjects.add(
+                schedule(
+                        ScheduleAlgorithm.TREE, OperationKind.ALL_REDUCE, OperationKind.BROADCAST));
+        subjects.add(schedule(ScheduleAlgorithm.HALVING_DOUBLING, OperationKind.ALL_REDUCE));
+        subjects.add(schedule(ScheduleAlgorithm.ONE_SHOT, OperationKind.ALL_REDUCE));
+        subjects.add(schedule(ScheduleAlgorithm.TWO_SHOT, OperationKind.ALL_REDUCE));
+        subjects.add(schedule(ScheduleAlgorithm.PAIRWISE, OperationKind.ALL_TO_ALL));
+        return subjects;
+    }
+
+    private static Subject schedule(ScheduleAlgorithm algorithm, OperationKind... kinds) {
+        return new Subject(new ScheduleEngine(List.of(algorithm)), algorithm, Arrays.asList(kinds));
+    }
+
+    private void measure(int n, double done) {
+        List<AutoCloseable> opened = new ArrayList<>();
+        try {
+            long largest = LARGEST_BYTES / n;
+            for (int rank = 0; rank < n; rank++) {
+                long free = devices.device(rank).memory().freeBytes();
+                largest = Math.min(largest, free / MEMORY_SHARE);
+            }
+            List<DeviceBuffer> sends = new ArrayList<>();
+            List<DeviceBuffer> recvs = new ArrayList<>();
+            List<DeviceStream> streams = new ArrayList<>();
+            for (int rank = 0; rank < n; rank++) {
+                CpuDevice device = devices.device(rank);
+                sends.add(opened(opened, device.allocate(largest)));
+                recvs.add(opened(opened, device.allocate(largest)));
+                streams.add(opened(opened, device.createStream()));
+                streams.get(rank).fill(sends.get(rank), (byte) 0);
+                streams.get(rank).fill(recvs.get(rank), (byte) 0);
+            }
+            List<Point> points = new ArrayList<>();
+            for (Subject subject : subjects()) {
+                CpuBackend backend = new CpuBackend(subject.engine, devices);
+                List<Communicator> communicators =
+                        backend.createLocal(
+                                n, CommunicatorConfig.defaults().withOperationTimeout(DEADLINE));
+                opened.add(() -> backend.closeAll(communicators));
+                for (OperationKind kind : subject.kinds) {
+                    for (long bytes : sizesBytes) {
+                        if (bytes <= largest) {
+                            points.add(
+                                    new Point(
+                                            String.format(
+                                                    Locale.ROOT,
+                                                    "%-16s %-11s %5d",
+                                                    subject.engine.name(),
+                                                    kind.operation(),
+                                                    n),
+                                            bytes,
+                                            amounts(subject, kind, n, bytes),
+                                            subject.algorithm == null,
+                                            group(
+                                                    backend,
+                                                    communicators,
+                                                    kind,
+                                                    bytes,
+                                                    sends,
+                                                    recvs,
+                                                    streams),
+                                            backend,
+                                            streams,
+                                            new ArrayList<>()));
+                        }
+                    }
+                }
+            }
+            run(points, done);
+        } finally {
+            close(opened);
+        }
+    }
+
+    private static <T extends AutoCloseable> T opened(List<AutoCloseable> opened, T resource) {
+        opened.add(resource);
+        return resource;
+    }
+
+    private static void close(List<AutoCloseable> opened) {
+        for (AutoCloseable each : opened.reversed()) {
+            try {
+                each.close();
+            } catch (RuntimeException e) {
+                throw e;
+            } catch (Exception e) {
+                throw new IllegalStateException("nothing here throws a checked exception", e);
+            }
+        }
+    }
+
+    private Amounts amounts(Subject subject, OperationKind kind, int ranks, long bytes) {
+        Topology topology = new Topology(ranks, cores);
+        if (subject.algorithm == null) {
+            return Amounts.ofDirect(kind, topology, bytes);
+        }
+        return new ScheduleAmounts(
+                        subject.algorithm.schedule(ScheduleEngine.collective(kind), ranks))
+                .of(topology, bytes, Amounts.touchedBytes(kind, ranks, bytes));
+    }
+
+    private static RecordedGroup group(
+            CpuBackend backend,
+            List<Communicator> communicators,
+            OperationKind kind,
+            long bytes,
+            List<DeviceBuffer> sends,
+            List<DeviceBuffer> recvs,
+            List<DeviceStream> streams) {
+        int ranks = communicators.size();
+        long elements = bytes / Float.BYTES;
+        DataType type = DataType.FLOAT32;
+        return backend.record(group -> {
+            for (Communicator rank : communicators) {
+                Operations on = group.on(rank);
+                DeviceBuffer send = sends.get(rank.rank());
+                DeviceBuffer recv = recvs.get(rank.rank());
+                DeviceStream stream = streams.get(rank.rank());
+                switch (kind) {
+                    case ALL_REDUCE ->
+                            on.allReduce(send, recv, elements, type, ReduceOp.SUM, stream);
+                    case ALL_GATHER -> on.allGather(send, recv, elements / ranks, type, stream);
+                    case BROADCAST -> on.broadcast(send, recv, elements, type, 0, stream);
+                    case ALL_TO_ALL -> on.allToAll(send, recv, elements / ranks, type, stream);
+                    default -> throw new IllegalArgumentException("not measured: " + kind);
+                }
+            }
+        });
+    }
+
+    private void run(List<Point> points, double done) {
+        int rounds = WARMUP_ROUNDS + ROUNDS;
+        int[] operations = new int[points.size()];
+        for (int round = 0; round < rounds; round++) {
+            for (int i = 0; i < operations.length; i++) {
+                progress.accept(
+                        done + (round + (double) i / operations.length) / rounds / ranks.size());
+                Point point = points.get(i);
+                if (round < WARMUP_ROUNDS) {
+                    double micros = warmUp(point);
+                    operations[i] = (int) Math.clamp(SAMPLE_NANOS / 1e3 / micros, 1, 1000);
+                } else {
+                    point.micros.add(micros(point, operations[i]));
+                }
+            }
+        }
+        measured.addAll(points);
+        for (Point point : points) {
+            (point.direct ? direct : schedules)
+                    .add(new RatesFit.Sample(point.amounts, point.median()));
+        }
+    }
+
+    /** Runs it until the JVM has had some time to compile. */
+    private static double warmUp(Point point) {
+        long start = System.nanoTime();
+        double micros = micros(point, 1);
+        while (System.nanoTime() - start < WARMUP_NANOS) {
+            micros = micros(point, 10);
+        }
+        return micros;
+    }
+
+    private static double micros(Point point, int operations) {
+        long start = System.nanoTime();
+        for (int i = 0; i < operations; i++) {
+            point.group.issue();
+        }
+        point.backend.synchronizeAll(point.streams, DEADLINE);
+        return Math.max(1, System.nanoTime() - start) / 1e3 / operations;
+    }
+}

@@ -1,0 +1,109 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.nccl4j.cpu.schedule.Collective;
+import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
+
+/**
+ * How long operations take over one transport, by algorithm.
+ *
+ * <p>Thread safety: immutable.
+ *
+ * @param transport its name in calibration files
+ * @param direct of the {@link DirectEngine}
+ * @param schedules of the {@link ScheduleEngine}, whatever the algorithm
+ */
+record CostModel(String transport, Rates direct, Rates schedules) {
+    /** Ranks that are threads of one process. */
+    static final String THREADS = "threads";
+
+    /**
+     * What is taken without a calibration: measured on two cores of an Intel Xeon (model 207) by
+     * {@code bench/bench calibrate}.
+     */
+    static final CostModel SHIPPED =
+            new CostModel(
+                    THREADS,
+                    new Rates(0, 3.5, 0.21, 5, 36, 70, 40, 0.25, 16),
+                    new Rates(0.5, 4.7, 0.1, 5, 68, 90, 40, 0.25, 16));
+
+    /**
+     * Another algorithm must be predicted to take less than this share of the direct engine's time:
+     * what is closer is within the error of the predictions.
+     */
+    static final double TIE = 0.8;
+
+    /** An algorithm and what it is predicted to take; none is the direct engine. */
+    record Prediction(ScheduleAlgorithm algorithm, double micros) {
+        String name() {
+            return algorithm == null ? EngineSetting.DIRECT : algorithm.title();
+        }
+    }
+
+    /** One algorithm of a collective, ready to be asked about any size. */
+    private record Candidate(ScheduleAlgorithm algorithm, ScheduleAmounts amounts) {}
+
+    /** Asks about sizes of one kind of operation among one number of ranks. */
+    Predictions predictions(OperationKind kind, Topology topology) {
+        int ranks = topology.ranks();
+        List<Candidate> candidates = new ArrayList<>();
+        Collective collective = ScheduleEngine.collective(kind);
+        if (collective != null && ranks > 1 && ranks <= ScheduleEngine.MOST_RANKS) {
+            for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
+                if (algorithm.collectives().contains(collective)) {
+                    candidates.add(
+                            new Candidate(
+                                    algorithm,
+                                    new ScheduleAmounts(algorithm.schedule(collective, ranks))));
+                }
+            }
+        }
+        return new Predictions(this, kind, topology, candidates);
+    }
+
+    /** The predictions for one kind of operation among one number of ranks. */
+    static final class Predictions {
+        private final CostModel model;
+        private final OperationKind kind;
+        private final Topology topology;
+        private final List<Candidate> candidates;
+
+        private Predictions(
+                CostModel model,
+                OperationKind kind,
+                Topology topology,
+                List<Candidate> candidates) {
+            this.model = model;
+            this.kind = kind;
+            this.topology = topology;
+            this.candidates = candidates;
+        }
+
+        /** All of them, the direct engine's first. */
+        List<Prediction> all(long totalBytes) {
+            List<Prediction> all = new ArrayList<>();
+            Amounts direct = Amounts.ofDirect(kind, topology, totalBytes);
+            all.add(new Prediction(null, model.direct.micros(direct)));
+            for (Candidate candidate : candidates) {
+                Amounts amounts = candidate.amounts.of(topology, totalBytes, direct.touchedBytes());
+                all.add(new Prediction(candidate.algorithm, model.schedules.micros(amounts)));
+            }
+            return all;
+        }
+
+        /** The least, but for {@link #TIE}s, which go to the direct engine. */
+        Prediction best(long totalBytes) {
+            List<Prediction> all = all(totalBytes);
+            Prediction best = all.getFirst();
+            double bound = best.micros * TIE;
+            for (Prediction each : all) {
+                if (each.micros < bound) {
+                    best = each;
+                    bound = each.micros;
+                }
+            }
+            return best;
+        }
+    }
+}

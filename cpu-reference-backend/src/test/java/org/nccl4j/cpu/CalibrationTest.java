@@ -1,0 +1,176 @@
+package org.nccl4j.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.LocalDate;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.nccl4j.collectives.UnsupportedException;
+
+/** The file of a calibration: kept, found, and refused with a sentence. */
+class CalibrationTest {
+    private static final Calibration.Machine MACHINE =
+            new Calibration.Machine("Some(R) Processor @ 2 GHz", 3, "vector");
+    private static final LocalDate TODAY = LocalDate.of(2026, 11, 30);
+    private static final CostModel MODEL =
+            new CostModel(
+                    "threads",
+                    new Rates(1, 2, 3, 4, 5, 6, 7, 8, 9),
+                    new Rates(0.5, 0, 1.25, 100, 0, 0.0625, 0, 0.25, 32));
+
+    @TempDir private Path folder;
+
+    private RecordingLog log = new RecordingLog();
+
+    private Calibration of(Path file, boolean named) {
+        return new Calibration(file, named, MACHINE, log);
+    }
+
+    private Path stored() throws IOException {
+        Path file = folder.resolve("new/calibration.properties");
+        Calibration.store(file, MACHINE, MODEL, TODAY);
+        return file;
+    }
+
+    @Test
+    void whatIsStoredIsFound() throws IOException {
+        Path file = stored();
+        Calibration calibration = of(file, false);
+        assertThat(calibration.model()).isEqualTo(MODEL);
+        assertThat(calibration.origin()).isEqualTo("calibrated 2026-11-30");
+        assertThat(log.entries()).isEmpty();
+        // Again, over the old one.
+        Calibration.store(file, MACHINE, CostModel.SHIPPED, TODAY);
+        assertThat(of(file, false).model()).isEqualTo(CostModel.SHIPPED);
+        try (var files = Files.list(file.getParent())) {
+            assertThat(files).containsExactly(file);
+        }
+    }
+
+    @Test
+    void withoutAFileTheShippedFiguresAreTakenAndOnlyANamedOneIsMissed() {
+        Path none = folder.resolve("none");
+        assertThat(of(none, false).model()).isEqualTo(CostModel.SHIPPED);
+        assertThat(of(none, false).origin()).isEqualTo("not calibrated");
+        assertThat(of(null, false).model()).isEqualTo(CostModel.SHIPPED);
+        assertThat(log.entries()).isEmpty();
+        assertThat(of(none, true).model()).isEqualTo(CostModel.SHIPPED);
+        refused("calibration file " + none + " is not used, it does not exist; ");
+    }
+
+    private void refused(String text) {
+        assertThat(log.entries())
+                .singleElement()
+                .satisfies(record ->
+                        assertThat(record.toString())
+                                .contains(text)
+                                .contains("run bench/bench calibrate"));
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "format=1 | format=2 | another machine or version: its format is 2, here it is 1",
+                "processors=3 | processors=4 | its processors is 4, here it is 3",
+                "kernels=vector | kernels=plain | its kernels is plain, here it is vector",
+                "Some(R) | Other | its processor is Other Processor @ 2 GHz, here it is Some(R)",
+                "format=1 | | malformed: it has no format",
+                "date=2026-11-30 | | malformed: it has no date",
+                "direct.alpha-us=3.0000 | direct.alpha-us=x | direct.alpha-us=x is no rate",
+                "direct.alpha-us=3.0000 | direct.alpha-us=-1 | direct.alpha-us=-1 is no rate",
+                "direct.alpha-us=3.0000 | direct.alpha-us=NaN | direct.alpha-us=NaN is no rate",
+                "direct.alpha-us=3.0000 | direct.alpha-us=Infinity | =Infinity is no rate",
+                "direct.alpha-us=3.0000 | direct.alpha=3 | threads.direct.alpha-us is missing",
+                "threads.schedules.outer-cache-mib=32.0000 | | outer-cache-mib is missing",
+                "date=2026-11-30 | date=\\u12 | is malformed: "
+            })
+    void aFileThatCannotBeUsedIsNot(String good, String bad, String why) throws IOException {
+        Path file = stored();
+        String text = Files.readString(file);
+        assertThat(text).contains(good);
+        Files.writeString(file, text.replace(good, bad == null ? "" : bad));
+        assertThat(of(file, false).model()).isEqualTo(CostModel.SHIPPED);
+        assertThat(of(file, false).origin()).isEqualTo("not calibrated");
+        log = new RecordingLog();
+        of(file, false).model();
+        refused(why);
+    }
+
+    @Test
+    void whatIsNoTextFileIsRefused() throws IOException {
+        assertThat(of(folder, true).model()).isEqualTo(CostModel.SHIPPED);
+        refused("is not used, it cannot be read: ");
+        log = new RecordingLog();
+        Path bytes = folder.resolve("bytes");
+        Files.write(bytes, new byte[] {(byte) 0xff, (byte) 0xfe, 0, 1});
+        assertThat(of(bytes, true).model()).isEqualTo(CostModel.SHIPPED);
+        refused("is not used, it cannot be read: ");
+        log = new RecordingLog();
+        Path empty = Files.createFile(folder.resolve("empty"));
+        assertThat(of(empty, true).model()).isEqualTo(CostModel.SHIPPED);
+        refused("is not used, it is malformed: it has no format");
+    }
+
+    @Test
+    void thePlaceFollowsTheSettings() {
+        Map<String, String> properties = new HashMap<>(Map.of("user.home", "/home/x"));
+        Map<String, String> variables = new HashMap<>();
+        String name = "calibration-some-r-processor-2-ghz-3-vector.properties";
+        assertThat(place(properties, variables))
+                .hasValue(Path.of("/home/x/.cache/nccl4j").resolve(name));
+        variables.put("XDG_CACHE_HOME", "/cache");
+        assertThat(place(properties, variables)).hasValue(Path.of("/cache/nccl4j").resolve(name));
+        variables.put("XDG_CACHE_HOME", "relative is to be ignored");
+        assertThat(place(properties, variables))
+                .hasValue(Path.of("/home/x/.cache/nccl4j").resolve(name));
+        variables.put(Calibration.VARIABLE, "/some/file");
+        assertThat(place(properties, variables)).hasValue(Path.of("/some/file"));
+        properties.put(Calibration.PROPERTY, "/other/file");
+        assertThat(place(properties, variables)).hasValue(Path.of("/other/file"));
+        assertThat(place(Map.of(), Map.of())).isEmpty();
+    }
+
+    private Optional<Path> place(Map<String, String> properties, Map<String, String> variables) {
+        return Calibration.of(properties::get, variables::get, MACHINE, log).file();
+    }
+
+    @Test
+    void aFileThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured() throws IOException {
+        Path file = Files.createFile(folder.resolve("file"));
+        CpuBackend backend = new CpuBackend(new DirectEngine(), CpuDevices.SHARED);
+        for (Path target : List.of(folder, file.resolve("below"))) {
+            assertThatThrownBy(() ->
+                            backend.calibrate(
+                                    Optional.of(target),
+                                    share -> {
+                                        throw new AssertionError("measures");
+                                    }))
+                    .isInstanceOf(UnsupportedException.class)
+                    .hasMessageStartingWith("calibrate: " + target + " cannot be written: ")
+                    .hasMessageEndingWith("; name another file");
+        }
+    }
+
+    @Test
+    void whatCannotBeReplacedStaysAndNothingIsLeftBesideIt() throws IOException {
+        Path file = folder.resolve("taken");
+        Files.createDirectories(file.resolve("inside"));
+        assertThatThrownBy(() -> Calibration.store(file, MACHINE, MODEL, TODAY))
+                .isInstanceOf(IOException.class);
+        assertThat(file.resolve("inside")).exists();
+        try (var files = Files.list(folder)) {
+            assertThat(files).containsExactly(file);
+        }
+    }
+}

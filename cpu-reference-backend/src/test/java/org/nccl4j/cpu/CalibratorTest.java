@@ -1,0 +1,40 @@
+package org.nccl4j.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** A short calibration: what it finds depends on the machine, that it finds something does not. */
+@Timeout(60)
+class CalibratorTest {
+    @Test
+    void findsRatesThatCanBeUsedAndSaysSo() {
+        List<Double> progress = new ArrayList<>();
+        Calibrator.Result result =
+                new Calibrator(
+                                CpuDevices.SHARED,
+                                2,
+                                List.of(2),
+                                List.of(1L << 10, 16L << 10, 256L << 10),
+                                progress::add)
+                        .measure();
+        assertThat(progress).isSorted().first().isEqualTo(0.0);
+        assertThat(progress.getLast()).isBetween(0.9, 1.0);
+        for (OperationKind kind : OperationKind.values()) {
+            List<CostModel.Prediction> all =
+                    result.model().predictions(kind, new Topology(4, 2)).all(1 << 20);
+            assertThat(all)
+                    .allSatisfy(each -> {
+                        assertThat(each.micros()).isNotNegative().isFinite();
+                    });
+            assertThat(all.getFirst().name()).isEqualTo("direct");
+        }
+        assertThat(result.text())
+                .contains("direct ", "schedules ", "within ")
+                .containsPattern("halving-doubling allReduce +2 +[0-9.]+/[0-9.]+ ")
+                .containsPattern("allToAll +16  1K [a-z]+");
+    }
+}
