@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
@@ -21,11 +22,17 @@ final class VectorWarmup implements Runnable {
         WARM
     }
 
-    private static final int BLOCK_BYTES = 2 << 10;
+    private static final int BLOCK_BYTES = 1 << 10;
     private static final int CALLS = 50;
 
-    /** Ten seconds of a processor at least; time alone says nothing where others use it too. */
-    private static final int MOST_ROUNDS = 20_000;
+    /**
+     * After so many C2 has been asked to compile the loop, for which it wants 600 calls and 15000
+     * steps, and the plain one, which is slow at first too.
+     */
+    private static final int BUSY_ROUNDS = 26;
+
+    private static final int MOST_ROUNDS = 10_000;
+    private static final long PAUSE_NANOS = 1_000_000;
 
     /** One thread: more would only take the processors from the operations and the compiler. */
     private static final ThreadPoolExecutor THREAD =
@@ -98,10 +105,15 @@ final class VectorWarmup implements Runnable {
                 plainNanos = Math.min(plainNanos, t1 - t0);
                 vectorNanos = Math.min(vectorNanos, t2 - t1);
             }
+            if (round < BUSY_ROUNDS) {
+                continue;
+            }
             if (vectorNanos <= plainNanos) {
                 kernel.warmth.set(State.WARM);
                 return;
             }
+            // Leave the processor to the compiler.
+            LockSupport.parkNanos(PAUSE_NANOS);
         }
     }
 
