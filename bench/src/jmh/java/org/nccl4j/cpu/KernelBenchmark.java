@@ -10,7 +10,7 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Locale;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
@@ -29,99 +29,130 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * What one thread needs to sum two buffers into two, as in an all-reduce of two ranks: the kernels
- * of the direct engine, and the same as a plain loop in C, compiled with {@code cc -O3
- * -march=native}.
+ * What one thread needs to reduce a buffer per rank into a buffer per rank, as in an all-reduce: as
+ * the direct engine does it, with its plain kernels alone, and as a plain loop in C, compiled with
+ * {@code cc -O3 -march=native}, that reads each input once and writes each output once. {@link
+ * KernelTable} runs them and prints the ratio.
  */
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 5, time = 300, timeUnit = TimeUnit.MILLISECONDS)
-@Measurement(iterations = 8, time = 300, timeUnit = TimeUnit.MILLISECONDS)
+@Warmup(iterations = 5, time = 400, timeUnit = TimeUnit.MILLISECONDS)
+@Measurement(iterations = 7, time = 150, timeUnit = TimeUnit.MILLISECONDS)
 @Fork(
-        value = 2,
+        value = 1,
         jvmArgsAppend = {
             "--enable-native-access=ALL-UNNAMED",
             "--add-modules=jdk.incubator.vector",
             "-XX:+UseSerialGC"
         })
 public class KernelBenchmark {
-    private static final String SOURCE =
-            """
-            #include <stdint.h>
-            #include <string.h>
-            #define SUM(name, type) \\
-                void name(const type *restrict a, const type *restrict b, \\
-                          type *restrict c, type *restrict d, int64_t count) { \\
-                    for (int64_t i = 0; i < count; i++) { type s = a[i] + b[i]; c[i] = s; d[i] = s; } \\
-                }
-            SUM(float32, float)
-            SUM(float64, double)
-            SUM(int32, uint32_t)
-            static inline float widen(uint16_t x) {
-                uint32_t bits = (uint32_t) x << 16;
-                float f;
-                memcpy(&f, &bits, 4);
-                return f;
-            }
-            static inline uint16_t narrow(float f) {
-                uint32_t bits;
-                memcpy(&bits, &f, 4);
-                uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-                return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded;
-            }
-            void bfloat16(const uint16_t *restrict a, const uint16_t *restrict b,
-                          uint16_t *restrict c, uint16_t *restrict d, int64_t count) {
-                for (int64_t i = 0; i < count; i++) {
-                    uint16_t s = narrow(widen(a[i]) + widen(b[i]));
-                    c[i] = s;
-                    d[i] = s;
-                }
-            }
-            """;
-
     /** Element type. */
     @Param({"FLOAT32", "FLOAT64", "INT32", "BFLOAT16"})
     public DataType type;
 
-    /** Bytes of one of the four buffers: in the first, the second level of cache, and in memory. */
-    @Param({"8192", "65536", "16777216"})
+    /** Reduction: sum, prod, min, max, avg or mulsum, which doubles each input first. */
+    @Param("sum")
+    public String reduction;
+
+    /** How many buffers are read, and written. */
+    @Param({"2", "4"})
+    public int ranks;
+
+    /** Bytes of one of the buffers: in the first, the second level of cache, and in memory. */
+    @Param({"4096", "65536", "16777216"})
     public int sizeBytes;
 
     private final Arena arena = Arena.ofShared();
-    private final MemorySegment[] from = new MemorySegment[2];
-    private final MemorySegment[] to = new MemorySegment[2];
-    private final long[] places = new long[2];
-    private FusedReduction vector;
+    private JoinedOperation operation;
+    private MemorySegment[] from;
+    private MemorySegment[] to;
+    private long[] places;
+    private FusedReduction best;
     private FusedReduction plain;
     private MethodHandle inC;
+
+    // For the loop in C as addresses, which cost a call nothing.
+    private long inputs;
+    private long outputs;
+    private long results;
+    private long multiples;
     private int count;
 
     /** Compiles the loop and makes the buffers. */
     @Setup
-    @SuppressWarnings("restricted")
     public void start() throws IOException, InterruptedException {
-        for (int i = 0; i < 2; i++) {
-            // Not all at the same place of a page, or they would share lines of the cache.
-            from[i] = arena.allocate(sizeBytes + 4096L, 4096).asSlice(i * 1344L, sizeBytes);
-            to[i] = arena.allocate(sizeBytes + 4096L, 4096).asSlice((2 - i) * 704L, sizeBytes);
-            from[i].fill((byte) 0);
-            to[i].fill((byte) 0);
-        }
+        from = new MemorySegment[ranks];
+        to = new MemorySegment[ranks];
+        places = new long[ranks];
         count = sizeBytes / type.sizeBytes();
-        Sum sum = new Sum(type, count);
-        vector = new FusedReduction(KernelChoice.named("vector"));
-        vector.begin(sum);
+        Random random = new Random(1);
+        for (int i = 0; i < ranks; i++) {
+            // Not all at the same place of a page, or they would share lines of the cache.
+            from[i] = buffer(i * 1344L);
+            to[i] = buffer((2 * ranks - i) * 704L);
+            for (int k = 0; k < sizeBytes; k++) {
+                from[i].set(ValueLayout.JAVA_BYTE, k, (byte) (random.nextInt() & 0x3f));
+            }
+        }
+        ReduceOp op =
+                switch (reduction) {
+                    case "sum" -> ReduceOp.SUM;
+                    case "prod" -> ReduceOp.PROD;
+                    case "min" -> ReduceOp.MIN;
+                    case "max" -> ReduceOp.MAX;
+                    case "avg" -> ReduceOp.AVG;
+                    case "mulsum" -> new ReduceOp.PreMulSum(type, type.bitsOf(2));
+                    default -> throw new IllegalArgumentException(reduction);
+                };
+        operation = new AllReduce(type, op, ranks, count);
+        best = new FusedReduction(KernelChoice.named(null));
         plain = new FusedReduction(KernelChoice.plain());
-        plain.begin(sum);
+        compile();
+        inputs = pointers(from);
+        outputs = pointers(to);
+        if (type.isFloat() && type.sizeBytes() == 1) {
+            makeTables(op);
+        }
+    }
+
+    private long pointers(MemorySegment[] ranges) {
+        MemorySegment pointers = arena.allocate(ValueLayout.ADDRESS, ranks);
+        for (int i = 0; i < ranks; i++) {
+            pointers.setAtIndex(ValueLayout.ADDRESS, i, ranges[i]);
+        }
+        return pointers.address();
+    }
+
+    /** What 8-bit floats are looked up in. */
+    private void makeTables(ReduceOp op) {
+        Kernels kernels = new Kernels();
+        kernels.begin(type, op, ranks);
+        Float8Tables tables = Float8Tables.of(type);
+        byte[] products = new byte[1 << 8];
+        tables.multiples((float) Double.longBitsToDouble(kernels.factorBits()), products);
+        multiples = arena.allocateFrom(ValueLayout.JAVA_BYTE, products).address();
+        results =
+                arena.allocateFrom(ValueLayout.JAVA_BYTE, tables.results(kernels.fold())).address();
+    }
+
+    private MemorySegment buffer(long shift) {
+        return arena.allocate(sizeBytes + 16384L, 4096).asSlice(shift, sizeBytes).fill((byte) 0);
+    }
+
+    @SuppressWarnings("restricted")
+    private void compile() throws IOException, InterruptedException {
         Path folder = Files.createTempDirectory("nccl4j-kernels");
-        Path source = Files.writeString(folder.resolve("sums.c"), SOURCE);
-        Path library = folder.resolve("libsums.so");
+        Path source =
+                Files.writeString(
+                        folder.resolve("reduce.c"), LoopInC.source(type, reduction, ranks));
+        Path library = folder.resolve("libreduce.so");
         Process compiler =
                 new ProcessBuilder(
                                 "cc",
                                 "-O3",
                                 "-march=native",
+                                "-fwrapv",
                                 "-shared",
                                 "-fPIC",
                                 "-o",
@@ -135,13 +166,12 @@ public class KernelBenchmark {
         inC =
                 Linker.nativeLinker()
                         .downcallHandle(
-                                SymbolLookup.libraryLookup(library, arena)
-                                        .findOrThrow(type.name().toLowerCase(Locale.ROOT)),
+                                SymbolLookup.libraryLookup(library, arena).findOrThrow("reduce"),
                                 FunctionDescriptor.ofVoid(
-                                        ValueLayout.ADDRESS,
-                                        ValueLayout.ADDRESS,
-                                        ValueLayout.ADDRESS,
-                                        ValueLayout.ADDRESS,
+                                        ValueLayout.JAVA_LONG,
+                                        ValueLayout.JAVA_LONG,
+                                        ValueLayout.JAVA_LONG,
+                                        ValueLayout.JAVA_LONG,
                                         ValueLayout.JAVA_LONG));
         Files.delete(library);
         Files.delete(source);
@@ -157,23 +187,26 @@ public class KernelBenchmark {
     /** The loop in C. */
     @Benchmark
     public void inC() throws Throwable {
-        inC.invokeExact(from[0], from[1], to[0], to[1], (long) count);
+        inC.invokeExact(inputs, outputs, (long) count, results, multiples);
     }
 
-    /** The sums of the vector module. */
+    /** As a program gets it that says nothing about kernels. */
     @Benchmark
-    public void byVectors() {
-        vector.reduce(from, places, to, places, 0, 2, count);
+    public void best() {
+        best.begin(operation);
+        best.reduce(from, places, to, places, 0, ranks, count);
     }
 
     /** The plain kernels. */
     @Benchmark
-    public void byPlainKernels() {
-        plain.reduce(from, places, to, places, 0, 2, count);
+    public void plain() {
+        plain.begin(operation);
+        plain.reduce(from, places, to, places, 0, ranks, count);
     }
 
-    /** A sum over two ranks, as far as kernels look at it. */
-    private record Sum(DataType type, long countElements) implements JoinedOperation {
+    /** An all-reduce, as far as kernels look at it. */
+    private record AllReduce(DataType type, ReduceOp op, int participants, long countElements)
+            implements JoinedOperation {
         @Override
         public OperationKind kind() {
             return OperationKind.ALL_REDUCE;
@@ -185,18 +218,13 @@ public class KernelBenchmark {
         }
 
         @Override
-        public int participants() {
-            return 2;
-        }
-
-        @Override
         public int rank(int participant) {
             return participant;
         }
 
         @Override
         public ReduceOp reduction(int participant) {
-            return ReduceOp.SUM;
+            return op;
         }
 
         @Override

@@ -5,8 +5,7 @@ import java.io.InputStream;
 import java.lang.constant.ConstantDescs;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import jdk.incubator.vector.VectorShape;
 import org.nccl4j.collectives.DataType;
 
@@ -19,7 +18,15 @@ import org.nccl4j.collectives.DataType;
  */
 final class VectorKernels {
     private static final MethodHandles.Lookup LOOKUP = MethodHandles.lookup();
-    private static final Map<VectorKernel.Shape, VectorKernel> MADE = new ConcurrentHashMap<>();
+    private static final int FOLDS = Fold.values().length;
+
+    /** By type, fold, inputs and outputs. */
+    private static final AtomicReferenceArray<VectorKernel> MADE =
+            new AtomicReferenceArray<>(
+                    DataType.values().length
+                            * FOLDS
+                            * VectorKernel.MOST_RANGES
+                            * VectorKernel.MOST_RANGES);
 
     static {
         // While no heap segment has been made, the JIT takes each segment for a native one; the
@@ -41,8 +48,15 @@ final class VectorKernels {
             return null; // C2 itself converts float16; 8-bit floats are looked up.
         }
         DataType stored = wraps ? signed(type) : type;
-        return MADE.computeIfAbsent(
-                new VectorKernel.Shape(stored, fold, inputs, outputs), VectorKernels::make);
+        int index = stored.ordinal() * FOLDS + fold.ordinal();
+        index = (index * VectorKernel.MOST_RANGES + inputs - 1) * VectorKernel.MOST_RANGES;
+        index += outputs - 1;
+        VectorKernel made = MADE.get(index);
+        if (made != null) {
+            return made;
+        }
+        made = make(new VectorKernel.Shape(stored, fold, inputs, outputs));
+        return MADE.compareAndSet(index, null, made) ? made : MADE.get(index);
     }
 
     /** Two's complement adds and multiplies signed and unsigned integers alike. */
