@@ -37,7 +37,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 5, time = 400, timeUnit = TimeUnit.MILLISECONDS)
+@Warmup(iterations = 10, time = 300, timeUnit = TimeUnit.MILLISECONDS)
 @Measurement(iterations = 7, time = 150, timeUnit = TimeUnit.MILLISECONDS)
 @Fork(
         value = 1,
