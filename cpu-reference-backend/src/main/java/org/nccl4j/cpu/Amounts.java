@@ -5,13 +5,15 @@ package org.nccl4j.cpu;
  * ranks than there are make progress at a time, on all of them together divided by those.
  *
  * @param handovers 1 if other threads have to be woken for it
- * @param steps messages one after the other; of the direct engine, ranks
+ * @param ranks how many take part
+ * @param steps messages one after the other; of the direct engine, buffers read and written
  * @param movedBytes bytes written, from a message or another buffer
  * @param reducedBytes bytes combined with others
  * @param touchedBytes memory that all ranks together must touch at least: what does not fit a cache
  */
 record Amounts(
         double handovers,
+        double ranks,
         double steps,
         double movedBytes,
         double reducedBytes,
@@ -31,6 +33,7 @@ record Amounts(
         return new Amounts(
                 topology.isAlone(touched) ? 0 : 1,
                 ranks,
+                inputs(kind, ranks) + outputs(kind, ranks),
                 written / parallel,
                 reduced / parallel,
                 touched);

@@ -231,6 +231,7 @@ final class Calibration {
         return new Rates(
                 rate(read, prefix + "fixed-us"),
                 rate(read, prefix + "handover-us"),
+                rate(read, prefix + "rank-us"),
                 rate(read, prefix + "alpha-us"),
                 rate(read, prefix + "beta-us-per-mib"),
                 rate(read, prefix + "gamma-us-per-mib"),
@@ -305,6 +306,7 @@ final class Calibration {
     private static void rates(StringBuilder text, String prefix, Rates rates) {
         line(text, prefix + "fixed-us", number(rates.fixedMicros()));
         line(text, prefix + "handover-us", number(rates.handoverMicros()));
+        line(text, prefix + "rank-us", number(rates.rankMicros()));
         line(text, prefix + "alpha-us", number(rates.alphaMicros()));
         line(text, prefix + "beta-us-per-mib", number(rates.betaMicrosPerMiB()));
         line(text, prefix + "gamma-us-per-mib", number(rates.gammaMicrosPerMiB()));

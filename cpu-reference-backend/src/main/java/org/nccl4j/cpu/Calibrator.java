@@ -25,7 +25,14 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 final class Calibrator {
     private static final List<Integer> RANKS = List.of(2, 4, 8);
     private static final List<Long> SIZES_BYTES =
-            List.of(1L << 10, 8L << 10, 64L << 10, 512L << 10, 4L << 20, 32L << 20);
+            List.of(
+                    1L << 10,
+                    8L << 10,
+                    32L << 10,
+                    128L << 10,
+                    1L << 20,
+                    4L << 20,
+                    32L << 20);
 
     /** The most that all ranks' inputs are together. */
     private static final long LARGEST_BYTES = 128 << 20;
@@ -97,7 +104,7 @@ final class Calibrator {
     /** What was found. */
     record Result(CostModel model, RatesFit direct, RatesFit schedules, String times, int cores) {
 
-        private static final String RATES = "%-10s %7s %8s %7s %8s %8s %8s %8s %12s  %s";
+        private static final String RATES = "%-10s %6s %8s %6s %6s %8s %8s %8s %8s %12s  %s";
 
         /** Rates and choices as a table. */
         String text() {
@@ -108,6 +115,7 @@ final class Calibrator {
                     "",
                     "fixed",
                     "handover",
+                    "rank",
                     "alpha",
                     "beta",
                     "gamma",
@@ -119,6 +127,7 @@ final class Calibrator {
                     text,
                     RATES,
                     "",
+                    "us",
                     "us",
                     "us",
                     "us",
@@ -152,6 +161,7 @@ final class Calibrator {
                     name,
                     decimal(rates.fixedMicros()),
                     decimal(rates.handoverMicros()),
+                    decimal(rates.rankMicros()),
                     decimal(rates.alphaMicros()),
                     decimal(rates.betaMicrosPerMiB()),
                     decimal(rates.gammaMicrosPerMiB()),

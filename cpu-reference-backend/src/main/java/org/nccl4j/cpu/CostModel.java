@@ -25,14 +25,14 @@ record CostModel(String transport, Rates direct, Rates schedules) {
     static final CostModel SHIPPED =
             new CostModel(
                     THREADS,
-                    new Rates(0, 3.5, 0.21, 5, 36, 70, 40, 0.25, 16),
-                    new Rates(0.5, 4.7, 0.1, 5, 68, 90, 40, 0.25, 16));
+                    new Rates(0, 3.8, 0, 0.21, 9, 46, 77, 60, 0.25, 16),
+                    new Rates(0.5, 5.9, 0, 0.1, 7, 57, 83, 50, 0.25, 8));
 
     /**
      * Another algorithm must be predicted to take less than this share of the direct engine's time:
      * what is closer is within the error of the predictions.
      */
-    static final double TIE = 0.8;
+    static final double TIE = 0.75;
 
     /** An algorithm and what it is predicted to take; none is the direct engine. */
     record Prediction(ScheduleAlgorithm algorithm, double micros) {

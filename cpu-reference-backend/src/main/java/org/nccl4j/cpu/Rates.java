@@ -6,6 +6,7 @@ package org.nccl4j.cpu;
  *
  * @param fixedMicros an operation
  * @param handoverMicros waking other threads
+ * @param rankMicros a rank
  * @param alphaMicros a step
  * @param betaMicrosPerMiB moving
  * @param gammaMicrosPerMiB combining, beyond moving
@@ -17,6 +18,7 @@ package org.nccl4j.cpu;
 record Rates(
         double fixedMicros,
         double handoverMicros,
+        double rankMicros,
         double alphaMicros,
         double betaMicrosPerMiB,
         double gammaMicrosPerMiB,
@@ -27,7 +29,7 @@ record Rates(
     private static final double MIB = 1 << 20;
 
     /** How many rates there are besides the caches' sizes. */
-    static final int TERMS = 7;
+    static final int TERMS = 8;
 
     /** From the terms in their order. */
     static Rates of(double[] terms, double innerCacheMiB, double outerCacheMiB) {
@@ -39,6 +41,7 @@ record Rates(
                 terms[4],
                 terms[5],
                 terms[6],
+                terms[7],
                 innerCacheMiB,
                 outerCacheMiB);
     }
@@ -48,11 +51,12 @@ record Rates(
         double[] units = units(amounts, innerCacheMiB, outerCacheMiB);
         return fixedMicros * units[0]
                 + handoverMicros * units[1]
-                + alphaMicros * units[2]
-                + betaMicrosPerMiB * units[3]
-                + gammaMicrosPerMiB * units[4]
-                + spillMicrosPerMiB * units[5]
-                + memoryMicrosPerMiB * units[6];
+                + rankMicros * units[2]
+                + alphaMicros * units[3]
+                + betaMicrosPerMiB * units[4]
+                + gammaMicrosPerMiB * units[5]
+                + spillMicrosPerMiB * units[6]
+                + memoryMicrosPerMiB * units[7];
     }
 
     /** What each term is multiplied by. */
@@ -62,6 +66,7 @@ record Rates(
         return new double[] {
             1,
             amounts.handovers(),
+            amounts.ranks(),
             amounts.steps(),
             movedMiB,
             amounts.reducedBytes() / MIB,

@@ -68,6 +68,7 @@ final class ScheduleAmounts {
                         : longest(CHUNK_MESSAGES, parallel) * passes;
         return new Amounts(
                 topology.isAlone(touchedBytes) ? 0 : 1,
+                topology.ranks(),
                 Math.max(steps, messages),
                 longest(MOVED, parallel) * chunkBytes,
                 longest(REDUCED, parallel) * chunkBytes,

@@ -25,8 +25,8 @@ class CalibrationTest {
     private static final CostModel MODEL =
             new CostModel(
                     "threads",
-                    new Rates(1, 2, 3, 4, 5, 6, 7, 8, 9),
-                    new Rates(0.5, 0, 1.25, 100, 0, 0.0625, 0, 0.25, 32));
+                    new Rates(1, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+                    new Rates(0.5, 0, 0, 1.25, 100, 0, 0.0625, 0, 0.25, 32));
 
     @TempDir private Path folder;
 

@@ -13,9 +13,9 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 /** Amounts, predictions and choices; the times are made up, so that they follow from the rates. */
 class CostModelTest {
     /** Steps alone, and bytes on a link alone; as many cores as ranks is the textbook's network. */
-    private static final Rates STEPS = new Rates(0, 0, 1, 0, 0, 0, 0, 1, 2);
+    private static final Rates STEPS = new Rates(0, 0, 0, 1, 0, 0, 0, 0, 1, 2);
 
-    private static final Rates BYTES = new Rates(0, 0, 0, 1, 0, 0, 0, 1e9, 2e9);
+    private static final Rates BYTES = new Rates(0, 0, 0, 0, 1, 0, 0, 0, 1e9, 2e9);
     private static final long MIB = 1 << 20;
 
     private static Amounts amounts(ScheduleAlgorithm algorithm, int ranks, int cores, long bytes) {
@@ -69,27 +69,27 @@ class CostModelTest {
     void theDirectEngineWritesEachOutputOnce() {
         Topology topology = new Topology(4, 2);
         Amounts allReduce = Amounts.ofDirect(OperationKind.ALL_REDUCE, topology, 8 * MIB);
-        assertThat(allReduce).isEqualTo(new Amounts(1, 4, 16 * MIB, 12 * MIB, 64 * MIB));
+        assertThat(allReduce).isEqualTo(new Amounts(1, 4, 8, 16 * MIB, 12 * MIB, 64 * MIB));
         Amounts gather = Amounts.ofDirect(OperationKind.ALL_GATHER, topology, 8 * MIB);
-        assertThat(gather).isEqualTo(new Amounts(1, 4, 16 * MIB, 0, 40 * MIB));
+        assertThat(gather).isEqualTo(new Amounts(1, 4, 5, 16 * MIB, 0, 40 * MIB));
         Amounts scatter = Amounts.ofDirect(OperationKind.REDUCE_SCATTER, topology, 8 * MIB);
-        assertThat(scatter).isEqualTo(new Amounts(1, 4, 4 * MIB, 12 * MIB, 40 * MIB));
+        assertThat(scatter).isEqualTo(new Amounts(1, 4, 5, 4 * MIB, 12 * MIB, 40 * MIB));
         assertThat(Amounts.ofDirect(OperationKind.BARRIER, topology, 0))
-                .isEqualTo(new Amounts(0, 4, 0, 0, 0));
+                .isEqualTo(new Amounts(0, 4, 0, 0, 0, 0));
     }
 
     @Test
     void whatDoesNotFitACacheCostsMore() {
-        Rates rates = new Rates(0, 0, 0, 1, 0, 10, 100, 1, 4);
-        assertThat(rates.micros(new Amounts(0, 0, MIB, 0, MIB))).isEqualTo(1);
-        assertThat(rates.micros(new Amounts(0, 0, MIB, 0, 2 * MIB))).isEqualTo(1 + 5);
-        assertThat(rates.micros(new Amounts(0, 0, MIB, 0, 8 * MIB)))
+        Rates rates = new Rates(0, 0, 0, 0, 1, 0, 10, 100, 1, 4);
+        assertThat(rates.micros(new Amounts(0, 0, 0, MIB, 0, MIB))).isEqualTo(1);
+        assertThat(rates.micros(new Amounts(0, 0, 0, MIB, 0, 2 * MIB))).isEqualTo(1 + 5);
+        assertThat(rates.micros(new Amounts(0, 0, 0, MIB, 0, 8 * MIB)))
                 .isEqualTo(1 + 10 * 7 / 8.0 + 100 * 0.5);
     }
 
     @Test
     void stepsMakeTreesAndBytesMakeRings() {
-        Rates never = new Rates(1e9, 0, 0, 0, 0, 0, 0, 1, 2);
+        Rates never = new Rates(1e9, 0, 0, 0, 0, 0, 0, 0, 1, 2);
         CostModel steps = new CostModel("made-up", never, STEPS);
         CostModel bytes = new CostModel("made-up", never, BYTES);
         Topology spread = new Topology(16, 16);
@@ -118,14 +118,14 @@ class CostModelTest {
     }
 
     private static Rates fixed(double micros) {
-        return new Rates(micros, 0, 0, 0, 0, 0, 0, 1, 2);
+        return new Rates(micros, 0, 0, 0, 0, 0, 0, 0, 1, 2);
     }
 
     @Test
     void theFitFindsTheRatesThatMadeTheTimes() {
         long seed = new Random().nextLong();
         Random random = new Random(seed);
-        Rates truth = new Rates(0.5, 4, 0.2, 20, 0, 60, 30, 1, 16);
+        Rates truth = new Rates(0.5, 4, 0.1, 0.2, 20, 0, 60, 30, 1, 16);
         List<RatesFit.Sample> samples = new ArrayList<>();
         for (int n : new int[] {2, 4, 8}) {
             for (ScheduleAlgorithm algorithm :

@@ -10,8 +10,8 @@ import org.nccl4j.contract.HopOrder;
 
 /**
  * The contract on the engine that selects, with made-up rates by which neighbouring sizes go to
- * different algorithms. All types are tested on each of them elsewhere, so here one is enough,
- * and the scenarios about values, groups and aborts: the other ones are about the layer above.
+ * different algorithms. All types are tested on each of them elsewhere, so here one is enough, and
+ * the scenarios about values, groups and aborts: the other ones are about the layer above.
  */
 final class CpuAutoContractTest extends ContractSuite {
 

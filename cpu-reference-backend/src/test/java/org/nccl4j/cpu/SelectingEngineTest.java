@@ -19,8 +19,8 @@ class SelectingEngineTest {
     static final CostModel MIXED =
             new CostModel(
                     CostModel.THREADS,
-                    new Rates(3, 0, 0, 4000, 0, 0, 0, 1, 2),
-                    new Rates(0, 0, 0.1, 1000, 500, 0, 0, 1, 2));
+                    new Rates(3, 0, 0, 0, 4000, 0, 0, 0, 1, 2),
+                    new Rates(0, 0, 0, 0.1, 1000, 500, 0, 0, 1, 2));
 
     /** An engine that has found a model in a file, as programs do. */
     static SelectingEngine engine(CostModel model) {
