@@ -118,8 +118,13 @@ final class Calibration {
                     machine,
                     log);
         } catch (InvalidPathException e) {
-            throw new IllegalArgumentException(
-                    "calibration file " + e.getInput() + " is no path: " + e.getReason());
+            log.log(
+                    System.Logger.Level.WARNING,
+                    "calibration file {0} is no path: {1}; {2}",
+                    e.getInput(),
+                    e.getReason(),
+                    REMEDY);
+            return new Calibration(null, false, machine, log);
         }
     }
 

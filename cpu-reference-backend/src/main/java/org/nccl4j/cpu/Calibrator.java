@@ -25,14 +25,7 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 final class Calibrator {
     private static final List<Integer> RANKS = List.of(2, 4, 8);
     private static final List<Long> SIZES_BYTES =
-            List.of(
-                    1L << 10,
-                    8L << 10,
-                    32L << 10,
-                    128L << 10,
-                    1L << 20,
-                    4L << 20,
-                    32L << 20);
+            List.of(1L << 10, 8L << 10, 32L << 10, 128L << 10, 1L << 20, 4L << 20, 32L << 20);
 
     /** The most that all ranks' inputs are together. */
     private static final long LARGEST_BYTES = 128 << 20;

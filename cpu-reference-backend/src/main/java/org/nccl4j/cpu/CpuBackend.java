@@ -384,8 +384,7 @@ public final class CpuBackend implements Backend {
                 file.or(calibration::file)
                         .orElseThrow(() ->
                                 new UnsupportedException(
-                                        "calibrate: there is no home folder to keep the file in;"
-                                                + " name one"));
+                                        "calibrate: there is no place to keep the file in; name one"));
         try {
             // Before half a minute is spent.
             Calibration.requireWritable(target);

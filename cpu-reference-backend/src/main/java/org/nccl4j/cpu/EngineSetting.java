@@ -134,8 +134,7 @@ final class EngineSetting {
                             // Nothing is left to be chosen in reproducible mode.
                             reproducible == null
                                     ? new SelectingEngine(
-                                            calibration.get(),
-                                            Runtime.getRuntime().availableProcessors())
+                                            calibration, Runtime.getRuntime().availableProcessors())
                                     : new DirectEngine();
                     case DIRECT -> new DirectEngine();
                     case REFERENCE -> new ReferenceEngine();

@@ -4,6 +4,7 @@ import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.function.Supplier;
 import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 
 /**
@@ -18,7 +19,7 @@ final class SelectingEngine implements Engine {
     /** Sizes are below 2^63. */
     private static final int SIZES = Long.SIZE;
 
-    private final Calibration calibration;
+    private final Supplier<Calibration> source;
     private final int cores;
     private final Engine direct = new DirectEngine();
     private final Map<ScheduleAlgorithm, Engine> schedules = new EnumMap<>(ScheduleAlgorithm.class);
@@ -27,14 +28,17 @@ final class SelectingEngine implements Engine {
     private final Map<OperationKind, AtomicReferenceArray<Engine[]>> tables =
             new EnumMap<>(OperationKind.class);
 
+    /** Guarded by this; null before it is needed. */
+    private Calibration calibration;
+
     /**
      * An engine.
      *
-     * @param calibration where the model comes from, asked for at the first operation
+     * @param source where the model comes from, asked when it is first needed: that reads files
      * @param cores how many ranks make progress at a time at most
      */
-    SelectingEngine(Calibration calibration, int cores) {
-        this.calibration = calibration;
+    SelectingEngine(Supplier<Calibration> source, int cores) {
+        this.source = source;
         this.cores = cores;
         for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
             schedules.put(algorithm, new ScheduleEngine(List.of(algorithm)));
@@ -53,7 +57,7 @@ final class SelectingEngine implements Engine {
 
     @Override
     public String description() {
-        return name() + " (" + calibration.origin() + "), " + direct.description();
+        return name() + " (" + calibration().origin() + "), " + direct.description();
     }
 
     @Override
@@ -71,6 +75,13 @@ final class SelectingEngine implements Engine {
     @Override
     public Run start(JoinedOperation operation) {
         return chosen(operation, true).start(operation);
+    }
+
+    private synchronized Calibration calibration() {
+        if (calibration == null) {
+            calibration = source.get();
+        }
+        return calibration;
     }
 
     private Engine chosen(JoinedOperation operation, boolean mayPrepare) {
@@ -110,7 +121,7 @@ final class SelectingEngine implements Engine {
 
     private Engine[] table(OperationKind kind, int participants) {
         CostModel.Predictions predictions =
-                calibration.model().predictions(kind, new Topology(participants, cores));
+                calibration().model().predictions(kind, new Topology(participants, cores));
         Engine[] table = new Engine[SIZES];
         for (int i = 0; i < SIZES; i++) {
             ScheduleAlgorithm best = predictions.best(1L << Math.min(i, SIZES - 2)).algorithm();

@@ -141,6 +141,15 @@ class CalibrationTest {
         assertThat(place(Map.of(), Map.of())).isEmpty();
     }
 
+    @Test
+    void aPathThatIsNoneIsRefused() {
+        Map<String, String> variables = Map.of(Calibration.VARIABLE, "a\0b");
+        Calibration calibration = Calibration.of(name -> null, variables::get, MACHINE, log);
+        assertThat(calibration.file()).isEmpty();
+        assertThat(calibration.model()).isEqualTo(CostModel.SHIPPED);
+        refused(" is no path: ");
+    }
+
     private Optional<Path> place(Map<String, String> properties, Map<String, String> variables) {
         return Calibration.of(properties::get, variables::get, MACHINE, log).file();
     }

@@ -282,7 +282,8 @@ final class CreateTest {
                 List.of(
                         config.withName("other"),
                         config.withOperationTimeout(Duration.ofSeconds(21)),
-                        config.withAbortOnFailure(false))) {
+                        config.withAbortOnFailure(false),
+                        config.withAlgorithm("tree"))) {
             assertThatThrownBy(() -> backend.create(id, 1, 2, other))
                     .isInstanceOf(InvalidArgumentException.class)
                     .message()
@@ -300,7 +301,10 @@ final class CreateTest {
                                     + "', operationTimeout "
                                     + other.operationTimeout().toSeconds()
                                     + "s, abortOnFailure "
-                                    + other.abortOnFailure());
+                                    + other.abortOnFailure()
+                                    + other.algorithm()
+                                            .map(name -> ", algorithm " + name)
+                                            .orElse(""));
         }
         backend.closeAll(List.of(backend.create(id, 1, 2, config), get(first)));
     }

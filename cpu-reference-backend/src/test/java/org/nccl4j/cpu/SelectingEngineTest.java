@@ -31,7 +31,7 @@ class SelectingEngineTest {
                 Calibration.store(file, machine, model, LocalDate.of(2026, 11, 30));
                 Calibration found = new Calibration(file, true, machine, new RecordingLog());
                 assertThat(found.model()).isEqualTo(model);
-                return new SelectingEngine(found, 2);
+                return new SelectingEngine(() -> found, 2);
             } finally {
                 Files.delete(file);
             }
@@ -45,7 +45,7 @@ class SelectingEngineTest {
         Calibration none =
                 new Calibration(
                         null, false, new Calibration.Machine("x", 2, "plain"), new RecordingLog());
-        SelectingEngine engine = new SelectingEngine(none, 2);
+        SelectingEngine engine = new SelectingEngine(() -> none, 2);
         assertThat(engine.name()).isEqualTo("auto");
         assertThat(engine.description()).startsWith("auto (not calibrated), direct (");
         for (long bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {

@@ -157,6 +157,17 @@ final class CommunicatorEndTest {
                 .hasMessageContaining("SPLIT_SHARE");
     }
 
+    @Test
+    void anAlgorithmIsRefusedForNcclChoosesItself() {
+        assertThatThrownBy(() -> backend.createLocal(2, CONFIG.withAlgorithm("ring")))
+                .isInstanceOf(UnsupportedException.class)
+                .hasMessageContaining("take algorithm 'ring': NCCL chooses by itself")
+                .hasMessageContaining("NCCL_ALGO");
+        assertThatThrownBy(() -> backend.algorithm("all-reduce", 2, 1024, CONFIG))
+                .isInstanceOf(UnsupportedException.class)
+                .hasMessageContaining("does not tell which algorithms it takes");
+    }
+
     /** More operations than are remembered: the oldest that is known is not said to be the one. */
     @Test
     void theOperationThatWaitsMayHaveBeenForgotten() {
