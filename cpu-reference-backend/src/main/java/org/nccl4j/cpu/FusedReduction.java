@@ -19,8 +19,8 @@ final class FusedReduction {
     private static final int PLAIN_BLOCK_BYTES = 8 << 10;
     private static final int BLOCK_BYTES = 4 << 10;
 
-    /** The most that a {@link VectorKernel} combines at once. */
-    private static final int LONGEST_STEP_BYTES = 64;
+    /** The most that a {@link VectorKernel} combines at once: the longest vector there can be. */
+    private static final int LONGEST_STEP_BYTES = 256;
 
     private final KernelChoice choice;
     private final Kernels kernels = new Kernels();

@@ -165,17 +165,21 @@ final class LaneKernel extends VectorKernel {
         long yAt = OUTPUTS > 1 ? toAt[first + 1] + skipBytes : 0;
         long xAt = OUTPUTS > 2 ? toAt[first + 2] + skipBytes : 0;
         long wAt = OUTPUTS > 3 ? toAt[first + 3] + skipBytes : 0;
+        // As vectors, because operations with a number make larger code for the JIT to digest.
+        Vector<Number> magnitudes = KEYS ? SPECIES.broadcast(MAGNITUDE) : null;
+        Vector<Number> largest = KEYS ? SPECIES.broadcast(LARGEST) : null;
+        Vector<Number> nanKey = KEYS ? SPECIES.broadcast(NAN_KEY) : null;
         for (int at = 0; at < sizeBytes; at += STEP_BYTES) {
-            Vector<Number> sum = load(a, aAt + at);
-            sum = sum.lanewise(COMBINE, load(b, bAt + at));
+            Vector<Number> sum = load(a, aAt + at, magnitudes, largest, nanKey);
+            sum = sum.lanewise(COMBINE, load(b, bAt + at, magnitudes, largest, nanKey));
             if (INPUTS > 2) {
-                sum = sum.lanewise(COMBINE, load(c, cAt + at));
+                sum = sum.lanewise(COMBINE, load(c, cAt + at, magnitudes, largest, nanKey));
             }
             if (INPUTS > 3) {
-                sum = sum.lanewise(COMBINE, load(d, dAt + at));
+                sum = sum.lanewise(COMBINE, load(d, dAt + at, magnitudes, largest, nanKey));
             }
             if (KEYS) {
-                sum = invertNegative(sum);
+                sum = invertNegative(sum, magnitudes);
             }
             sum.intoMemorySegment(z, zAt + at, ORDER);
             if (OUTPUTS > 1) {
@@ -190,27 +194,27 @@ final class LaneKernel extends VectorKernel {
         }
     }
 
-    private static Vector<Number> load(MemorySegment from, long at) {
+    private static Vector<Number> load(
+            MemorySegment from,
+            long at,
+            Vector<Number> magnitudes,
+            Vector<Number> largest,
+            Vector<Number> nanKey) {
         Vector<Number> x = SPECIES.fromMemorySegment(from, at, ORDER);
-        return KEYS ? key(x) : x;
-    }
-
-    private static Vector<Number> key(Vector<Number> x) {
-        Vector<Number> magnitude = x.lanewise(VectorOperators.AND, MAGNITUDE);
-        Vector<Number> number = x;
+        if (!KEYS) {
+            return x;
+        }
+        Vector<Number> magnitude = x.lanewise(VectorOperators.AND, magnitudes);
+        VectorMask<Number> nan = magnitude.compare(VectorOperators.GT, largest);
         if (TYPE == DataType.FLOAT8E5M2) {
             // Infinity saturates: to the float before it.
-            VectorMask<Number> infinite = magnitude.compare(VectorOperators.EQ, LARGEST);
-            number = x.lanewise(VectorOperators.SUB, 1, infinite);
+            x = x.lanewise(VectorOperators.SUB, 1, magnitude.compare(VectorOperators.EQ, largest));
         }
-        VectorMask<Number> nan = magnitude.compare(VectorOperators.GT, LARGEST);
-        return invertNegative(number).blend(NAN_KEY, nan);
+        return invertNegative(x, magnitudes).blend(nanKey, nan);
     }
 
     /** From a float's bits to its key, and back. */
-    private static Vector<Number> invertNegative(Vector<Number> x) {
-        return x.lanewise(VectorOperators.ASHR, SIGN_BIT)
-                .lanewise(VectorOperators.AND, MAGNITUDE)
-                .lanewise(VectorOperators.XOR, x);
+    private static Vector<Number> invertNegative(Vector<Number> x, Vector<Number> magnitudes) {
+        return x.lanewise(VectorOperators.XOR, magnitudes, x.test(VectorOperators.IS_NEGATIVE));
     }
 }

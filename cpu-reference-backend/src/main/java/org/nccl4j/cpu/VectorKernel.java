@@ -32,7 +32,7 @@ abstract class VectorKernel {
     /** What it does. */
     abstract Shape shape();
 
-    /** The size of what it combines at once; at most 64 bytes. */
+    /** The size of what it combines at once; at most 256 bytes. */
     abstract int stepBytes();
 
     /**
