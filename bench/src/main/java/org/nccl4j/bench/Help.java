@@ -104,7 +104,7 @@ final class Help {
         USAGE: bench calibrate [--out FILE]
 
         Measures what operations cost on this machine, for about half a minute, and writes it to a
-        file that the CPU backend reads when --algo auto first chooses an algorithm. Without the
+        file that the CPU backend reads when it first chooses an algorithm. Without the
         file it takes figures that nccl4j comes with. Let nothing else run meanwhile. Prints the
         rates that were found, how well they predict what was measured, and from which size on
         which algorithm is chosen.
@@ -185,8 +185,8 @@ final class Help {
                   NCCL_TESTS_MIN_BW   expected average busbw in GB/s; below 90 % of it the run fails
                   NCCL4J_JAVA_OPTS    further options of the JVM, such as -Xmx4G
                   NCCL4J_CPU_ALGORITHM
-                                      what the CPU backend runs without --algo: reference (default),
-                                      direct, auto (chooses by size and bench calibrate), or
+                                      what the CPU backend runs without --algo: auto (default), which
+                                      chooses by size and bench calibrate, direct, reference, or
                                       algorithms that bench explain shows, such as double-tree,bruck
                   NCCL4J_CPU_REPRODUCIBLE
                                       1: the CPU backend adds in one order whatever the size; refuses

@@ -16,10 +16,10 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 /**
  * Which engine runs operations: the one that a communicator's configuration names; else the one
  * that the system property {@value #PROPERTY} or, without it, the environment variable {@value
- * #VARIABLE} names; else the reference engine. A name is {@value #AUTO}, {@value #DIRECT}, {@value
- * #REFERENCE}, or one or more algorithms, separated by commas, no two for one collective. A setting
- * that names what does not exist makes the backend unavailable: to measure another algorithm than
- * the one that was asked for would be worse.
+ * #VARIABLE} names; else the one that chooses for each operation. A name is {@value #AUTO}, {@value
+ * #DIRECT}, {@value #REFERENCE}, or one or more algorithms, separated by commas, no two for one
+ * collective. A setting that names what does not exist makes the backend unavailable: to measure
+ * another algorithm than the one that was asked for would be worse.
  *
  * <p>In reproducible mode (property {@value #REPRODUCIBLE_PROPERTY} or variable {@value
  * #REPRODUCIBLE_VARIABLE}) it is the direct engine, whose order of additions depends on nothing but
@@ -33,10 +33,10 @@ final class EngineSetting {
     static final String REPRODUCIBLE_PROPERTY = "nccl4j.cpu.reproducible";
     static final String REPRODUCIBLE_VARIABLE = "NCCL4J_CPU_REPRODUCIBLE";
 
-    /** The name of the {@link SelectingEngine}. */
+    /** The name of the {@link SelectingEngine}, the default. */
     static final String AUTO = "auto";
 
-    /** The name of the {@link ReferenceEngine}, the default. */
+    /** The name of the {@link ReferenceEngine}. */
     static final String REFERENCE = "reference";
 
     /** The name of the {@link DirectEngine}. */
@@ -83,7 +83,7 @@ final class EngineSetting {
                 read = fixed.get();
                 reproducible = isTrue(read.value()) ? read.toString() : null;
             }
-            String name = reproducible == null ? REFERENCE : DIRECT;
+            String name = reproducible == null ? AUTO : DIRECT;
             if (wanted.isPresent()) {
                 read = wanted.get();
                 name = read.value();

@@ -332,7 +332,10 @@ final class ContractMutationTest {
         @Override
         protected BackendUnderTest backendUnderTest() {
             Backend backend =
-                    MutatedBackend.of(new CpuBackend(), mutant.mutation(), mutant.capabilities());
+                    MutatedBackend.of(
+                            new CpuBackend(new ReferenceEngine(), CpuDevices.SHARED),
+                            mutant.mutation(),
+                            mutant.capabilities());
             return new BackendUnderTest() {
                 @Override
                 public Backend backend() {

@@ -24,8 +24,9 @@ class EngineSettingTest {
     }
 
     @Test
-    void thePropertyWinsOverTheVariableAndTheReferenceIsTheDefault() {
-        assertThat(setting(null, null).engine().name()).isEqualTo("reference");
+    void thePropertyWinsOverTheVariableAndAutoIsTheDefault() {
+        assertThat(setting(null, null).engine().name()).isEqualTo("auto");
+        assertThat(setting("auto", "tree").engine().name()).isEqualTo("auto");
         assertThat(setting("reference", "tree").engine().name()).isEqualTo("reference");
         assertThat(setting(null, "tree").engine().name()).isEqualTo("tree");
         assertThat(setting("direct", null).engine().name()).isEqualTo("direct");

@@ -22,7 +22,7 @@ import org.nccl4j.cpu.CpuBackend;
 import org.nccl4j.nccl.NcclBackend;
 
 /**
- * The reference engine and NCCL, on the emulator, give the same bits for the same random inputs,
+ * The CPU backend and NCCL, on the emulator, give the same bits for the same random inputs,
  * wherever the result does not depend on the order of the ranks: integers, minimum and maximum for
  * any number of ranks, and all reductions of floating-point types for two.
  */
