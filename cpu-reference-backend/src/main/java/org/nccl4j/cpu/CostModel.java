@@ -25,8 +25,8 @@ record CostModel(String transport, Rates direct, Rates schedules) {
     static final CostModel SHIPPED =
             new CostModel(
                     THREADS,
-                    new Rates(0, 3.8, 0, 0.21, 9, 46, 77, 60, 0.25, 16),
-                    new Rates(0.5, 5.9, 0, 0.1, 7, 57, 83, 50, 0.25, 8));
+                    new Rates(0, 6.8, 0.09, 0.067, 15.8, 27.1, 74.4, 82.6, 0.5, 32),
+                    new Rates(0.08, 6.1, 0.18, 0.079, 11.1, 61.4, 71.9, 53.9, 0.25, 8));
 
     /**
      * Another algorithm must be predicted to take less than this share of the direct engine's time:
