@@ -7,15 +7,15 @@ import java.util.List;
 /**
  * For ranks that share an address space: one pass over memory, straight from all inputs into all
  * outputs, with the fewest bytes that can be read and written. The data is cut into a contiguous
- * share per participant; whoever advances a participant reads its share of every input, combines,
- * and writes its share of every output, so that participants never wait for one another. {@code
- * docs/algorithms.md} says for each operation the shares, the order of additions and what the
+ * share per core, however many ranks there are; whoever advances a share reads that part of every
+ * input, combines, and writes that part of every output, so that threads never wait for one
+ * another. {@code docs/algorithms.md} says for each operation the order of additions and what the
  * traffic counters count.
  *
  * <p>Thread safety: any thread may start operations.
  */
 final class DirectEngine implements Engine {
-    /** Shorter data goes to fewer participants: for it handing over takes longer than moving. */
+    /** Shorter data is cut into fewer shares: handing it over would take longer than moving it. */
     static final int LEAST_SHARE_BYTES = 4 << 10;
 
     /** All ranges of one piece together. */
@@ -24,6 +24,7 @@ final class DirectEngine implements Engine {
     /** Runs kept for reuse per number of participants; more only run at once by many streams. */
     private static final int IDLE_RUNS = 4;
 
+    private final int mostShares;
     private final KernelChoice kernels;
     private final int pieceBytes;
     private final int leastShareBytes;
@@ -32,17 +33,22 @@ final class DirectEngine implements Engine {
     private final List<ArrayDeque<DirectRun>> idle = new ArrayList<>();
 
     DirectEngine() {
-        this(KernelChoice.ofThisProcess(), PIECE_BYTES, LEAST_SHARE_BYTES);
+        this(
+                Runtime.getRuntime().availableProcessors(),
+                KernelChoice.ofThisProcess(),
+                PIECE_BYTES,
+                LEAST_SHARE_BYTES);
     }
 
     /**
      * An engine with a choice of kernels and sizes.
      *
+     * @param mostShares how many threads may run an operation
      * @param kernels what reduces
      * @param pieceBytes the most that a step reads and writes at once
      * @param leastShareBytes the shortest share; a multiple of a cache line
      */
-    DirectEngine(KernelChoice kernels, int pieceBytes, int leastShareBytes) {
+    DirectEngine(int mostShares, KernelChoice kernels, int pieceBytes, int leastShareBytes) {
         if (leastShareBytes <= 0 || leastShareBytes % DirectRun.LINE_BYTES != 0) {
             throw new IllegalArgumentException(
                     "the shortest share must be a positive multiple of "
@@ -50,6 +56,7 @@ final class DirectEngine implements Engine {
                             + " bytes, got "
                             + leastShareBytes);
         }
+        this.mostShares = mostShares;
         this.kernels = kernels;
         this.pieceBytes = pieceBytes;
         this.leastShareBytes = leastShareBytes;
@@ -74,6 +81,11 @@ final class DirectEngine implements Engine {
             case BARRIER -> n;
             default -> 2L * n;
         };
+    }
+
+    @Override
+    public int mostShares(int participants) {
+        return mostShares;
     }
 
     @Override

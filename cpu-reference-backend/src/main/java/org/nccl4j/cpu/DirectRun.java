@@ -2,12 +2,14 @@ package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
 import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.ReduceOp;
 
 /**
  * One operation being run by the {@link DirectEngine}. Its data is a number of blocks laid end to
  * end; a block goes from one participant, or all of them combined, to one participant or all. The
- * whole is cut into a contiguous {@link Share} per participant, at multiples of a cache line; in an
- * all-to-all a participant's share is what it receives.
+ * whole is cut into a contiguous {@link Share} per thread that may run it, at multiples of a cache
+ * line; who the ranks are plays no part in that.
  *
  * <p>Why nothing is overwritten too early, in place too: a byte of a block is read and written at
  * one place in each buffer, all of them belong to one share, and within a share a range's inputs
@@ -15,7 +17,7 @@ import org.nccl4j.collectives.BlockLayout;
  *
  * <p>Reused from operation to operation with all its memory.
  *
- * <p>Thread safety: as {@link Engine.Run} says; participants share nothing that changes.
+ * <p>Thread safety: as {@link Engine.Run} says; shares have nothing in common that changes.
  */
 final class DirectRun implements Engine.Run {
     static final int LINE_BYTES = 64;
@@ -35,26 +37,36 @@ final class DirectRun implements Engine.Run {
     private JoinedOperation operation;
     private OperationKind kind;
     private boolean reduces;
+    private DataType type;
+
+    /** The first participant's reduction; null if there is none. */
+    private ReduceOp op;
+
     private int elementBytes;
     private int blocks;
     private int pieceBytes;
 
-    /** The size of every block, unless there is a layout of blocks. */
+    /** The size of every block, unless there are layouts. */
     private long blockBytes;
 
+    /** Of the blocks, where they differ but are the same for all; else null. */
     private BlockLayout layout;
+
+    private long totalBytes;
+    private int shareCount;
 
     /** The size of every share but the last. */
     private long shareBytes;
 
-    private long totalBytes;
+    /** How many operations it has been used for. */
+    private int life;
 
     DirectRun(DirectEngine engine, int participants) {
         this.engine = engine;
         this.participants = participants;
         this.sends = new MemorySegment[participants];
         this.recvs = new MemorySegment[participants];
-        this.shares = new Share[participants];
+        this.shares = new Share[engine.mostShares(participants)];
     }
 
     int participants() {
@@ -66,7 +78,9 @@ final class DirectRun implements Engine.Run {
         operation = joined;
         kind = joined.kind();
         reduces = kind.reduces();
-        elementBytes = joined.type() == null ? 1 : joined.type().sizeBytes();
+        type = joined.type();
+        op = reduces ? joined.reduction(0) : null;
+        elementBytes = type == null ? 1 : type.sizeBytes();
         blockBytes = joined.countElements() * elementBytes;
         layout = null;
         blocks = participants;
@@ -74,16 +88,17 @@ final class DirectRun implements Engine.Run {
             case ALL_REDUCE, REDUCE, BROADCAST, SEND_RECV -> blocks = 1;
             case REDUCE_SCATTER_V -> layout = joined.sendLayout(0);
             case ALL_GATHER_V -> layout = joined.recvLayout(0);
-            case REDUCE_SCATTER, ALL_GATHER, GATHER, SCATTER, ALL_TO_ALL, ALL_TO_ALL_V -> {}
+            case REDUCE_SCATTER, ALL_GATHER, GATHER, SCATTER -> {}
+            case ALL_TO_ALL, ALL_TO_ALL_V -> blocks = participants * participants;
             case BARRIER -> blocks = 0;
             case SPLIT, EXCHANGE_COUNTS ->
                     throw new IllegalArgumentException(
                             kind.operation() + " moves no data through an engine");
         }
-        totalBytes = layout == null ? blockBytes * blocks : layout.totalElements() * elementBytes;
-        long lines = (totalBytes + LINE_BYTES - 1) / LINE_BYTES;
-        shareBytes = (lines + participants - 1) / participants * LINE_BYTES;
-        shareBytes = Math.max(shareBytes, engine.leastShareBytes());
+        totalBytes = totalBytes();
+        long lines = lines(totalBytes);
+        shareCount = Math.clamp(totalBytes / engine.leastShareBytes(), 1, shares.length);
+        shareBytes = (lines + shareCount - 1) / shareCount * LINE_BYTES;
         int ranges =
                 (source(0) == ALL ? participants : 1) + (destination(0) == ALL ? participants : 1);
         pieceBytes =
@@ -93,20 +108,43 @@ final class DirectRun implements Engine.Run {
         for (int p = 0; p < participants; p++) {
             sends[p] = joined.send(p);
             recvs[p] = joined.recv(p);
-            if (shares[p] == null) {
-                shares[p] = new Share(p);
-            }
-            shares[p].begin();
         }
+        life++;
+    }
+
+    private long totalBytes() {
+        if (kind == OperationKind.ALL_TO_ALL_V) {
+            long elements = 0;
+            for (int p = 0; p < participants; p++) {
+                elements += operation.recvLayout(p).totalElements();
+            }
+            return elements * elementBytes;
+        }
+        return layout == null ? blockBytes * blocks : layout.totalElements() * elementBytes;
+    }
+
+    private static long lines(long bytes) {
+        return (bytes + LINE_BYTES - 1) / LINE_BYTES;
     }
 
     @Override
-    public Engine.Progress progress(int participant) {
-        return shares[participant].progress();
+    public int shares() {
+        return shareCount;
     }
 
     @Override
-    public void finish() {
+    public Engine.Progress progress(int share) {
+        if (shares[share] == null) {
+            shares[share] = new Share(share);
+        }
+        return shares[share].progress();
+    }
+
+    @Override
+    public void finish(boolean done) {
+        if (done) {
+            account();
+        }
         for (int p = 0; p < participants; p++) {
             sends[p] = null;
             recvs[p] = null;
@@ -126,26 +164,40 @@ final class DirectRun implements Engine.Run {
             case ALL_REDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_V -> ALL;
             case BROADCAST, SCATTER -> operation.root();
             case SEND_RECV -> 0;
+            case ALL_TO_ALL, ALL_TO_ALL_V -> block % participants;
             default -> block;
         };
     }
 
-    /** Who gets a block; in an all-to-all this is the share's participant. */
+    /** Who gets a block. */
     private int destination(int block) {
         return switch (kind) {
             case ALL_REDUCE, ALL_GATHER, ALL_GATHER_V, BROADCAST -> ALL;
             case REDUCE, GATHER -> operation.root();
             case SEND_RECV -> 1;
+            case ALL_TO_ALL, ALL_TO_ALL_V -> block / participants;
             default -> block;
         };
+    }
+
+    private long sizeBytes(int block) {
+        if (kind == OperationKind.ALL_TO_ALL_V) {
+            return operation.recvLayout(destination(block)).countElements(source(block))
+                    * elementBytes;
+        }
+        return layout == null ? blockBytes : layout.countElements(block) * elementBytes;
     }
 
     /** Where a block starts in what a participant reads. */
     private long sendOffsetBytes(int participant, int block) {
         return switch (kind) {
-            case REDUCE_SCATTER, SCATTER, ALL_TO_ALL -> block * blockBytes;
-            case REDUCE_SCATTER_V, ALL_TO_ALL_V ->
+            case REDUCE_SCATTER, SCATTER -> block * blockBytes;
+            case ALL_TO_ALL -> destination(block) * blockBytes;
+            case REDUCE_SCATTER_V ->
                     operation.sendLayout(participant).offsetElements(block) * elementBytes;
+            case ALL_TO_ALL_V ->
+                    operation.sendLayout(participant).offsetElements(destination(block))
+                            * elementBytes;
             default -> 0;
         };
     }
@@ -153,15 +205,65 @@ final class DirectRun implements Engine.Run {
     /** Where a block starts in what a participant writes. */
     private long recvOffsetBytes(int participant, int block) {
         return switch (kind) {
-            case ALL_GATHER, GATHER, ALL_TO_ALL -> block * blockBytes;
-            case ALL_GATHER_V, ALL_TO_ALL_V ->
+            case ALL_GATHER, GATHER -> block * blockBytes;
+            case ALL_TO_ALL -> source(block) * blockBytes;
+            case ALL_GATHER_V ->
                     operation.recvLayout(participant).offsetElements(block) * elementBytes;
+            case ALL_TO_ALL_V ->
+                    operation.recvLayout(participant).offsetElements(source(block)) * elementBytes;
             default -> 0;
         };
     }
 
-    /** Counts and traces data that has gone from one participant to another. */
-    private void moved(int from, int to, int step, int chunk, long offsetBytes, long bytes) {
+    /**
+     * Counts and traces what has been moved, as if each rank had combined and handed on a slice of
+     * an all-reduce, and all else had gone from rank to rank.
+     */
+    private void account() {
+        if (kind == OperationKind.ALL_REDUCE) {
+            for (int from = 0; from < participants; from++) {
+                for (int to = 0; to < participants; to++) {
+                    long bytes = sliceBytes(from) + sliceBytes(to);
+                    if (from != to && bytes > 0) {
+                        operation.countSent(from, to, bytes);
+                        traceSlices(from, to);
+                    }
+                }
+            }
+            return;
+        }
+        for (int block = 0; block < blocks; block++) {
+            long bytes = sizeBytes(block);
+            int from = source(block);
+            int to = destination(block);
+            int chunk = isAllToAll() ? to : block;
+            // Of all or to all, but for all-reduce not both.
+            int pairs = from == ALL || to == ALL ? participants : 1;
+            for (int p = 0; p < pairs && bytes > 0; p++) {
+                moved(from == ALL ? p : from, to == ALL ? p : to, chunk, bytes);
+            }
+        }
+    }
+
+    private long sliceBytes(int participant) {
+        long slice = (lines(totalBytes) + participants - 1) / participants * LINE_BYTES;
+        slice = Math.max(slice, engine.leastShareBytes());
+        return Math.clamp(totalBytes - participant * slice, 0, slice);
+    }
+
+    private void traceSlices(int from, int to) {
+        StepTrace trace = operation.trace(from);
+        if (trace != null) {
+            if (sliceBytes(to) > 0) {
+                trace.sent(operation, 0, from, to, to, 0, sliceBytes(to));
+            }
+            if (sliceBytes(from) > 0) {
+                trace.sent(operation, 1, from, to, from, 0, sliceBytes(from));
+            }
+        }
+    }
+
+    private void moved(int from, int to, int chunk, long bytes) {
         if (from == to) {
             return;
         }
@@ -170,15 +272,18 @@ final class DirectRun implements Engine.Run {
         }
         StepTrace trace = operation.trace(from);
         if (trace != null) {
-            trace.sent(operation, step, from, to, chunk, offsetBytes, bytes);
+            trace.sent(operation, 0, from, to, chunk, 0, bytes);
         }
     }
 
-    /** What one participant moves, and how far it has come. */
-    private final class Share {
-        private final int owner;
+    /**
+     * What one thread moves, and how far it has come. Made and set up by that thread, so that what
+     * it changes is in its core's cache and not beside what another changes.
+     */
+    private final class Share extends Padding {
+        private final int index;
 
-        /** Made when first needed: with short data most participants never reduce. */
+        /** Made when first needed, as are the two below. */
         private FusedReduction reduction;
 
         /** For each participant where the current range is in its buffer. */
@@ -186,66 +291,55 @@ final class DirectRun implements Engine.Run {
 
         private long[] toAt;
 
+        /** The {@link DirectRun#life} that it has begun. */
+        private int begun;
+
         private long leftBytes;
         private int block;
 
         /** Where in the block the next piece starts. */
         private long at;
 
-        /** Where in the block this share starts, or the block's start. */
-        private long rangeStart;
-
-        Share(int owner) {
-            this.owner = owner;
+        Share(int index) {
+            this.index = index;
         }
 
-        void begin() {
+        private void begin() {
+            begun = life;
             block = 0;
             at = 0;
-            if (isAllToAll()) {
-                leftBytes = 0;
-                for (int b = 0; b < blocks; b++) {
-                    leftBytes += sizeBytes(b);
+            long start = Math.min(totalBytes, index * shareBytes);
+            leftBytes = Math.min(shareBytes, totalBytes - start);
+            if (leftBytes > 0) {
+                seek(start);
+                if (reduces) {
+                    if (reduction == null) {
+                        reduction = new FusedReduction(engine.kernels());
+                        fromAt = new long[participants];
+                        toAt = new long[participants];
+                    }
+                    reduction.begin(operation, participants, type, op);
                 }
-            } else {
-                long start = Math.min(totalBytes, owner * shareBytes);
-                leftBytes = Math.min(shareBytes, totalBytes - start);
-                if (leftBytes > 0) {
-                    seek(start);
-                }
-            }
-            rangeStart = at;
-            if (reduces && leftBytes > 0) {
-                if (reduction == null) {
-                    reduction = new FusedReduction(engine.kernels());
-                    fromAt = new long[participants];
-                    toAt = new long[participants];
-                }
-                reduction.begin(operation);
             }
         }
 
         private void seek(long start) {
-            if (layout == null) {
+            if (layout == null && kind != OperationKind.ALL_TO_ALL_V) {
                 block = (int) (start / blockBytes);
                 at = start % blockBytes;
-            } else {
-                at = start;
-                while (at >= sizeBytes(block)) {
-                    at -= sizeBytes(block);
-                    block++;
-                }
+                return;
             }
-        }
-
-        private long sizeBytes(int b) {
-            if (kind == OperationKind.ALL_TO_ALL_V) {
-                return operation.recvLayout(owner).countElements(b) * elementBytes;
+            at = start;
+            for (long size = sizeBytes(block); at >= size; size = sizeBytes(block)) {
+                at -= size;
+                block++;
             }
-            return layout == null ? blockBytes : layout.countElements(b) * elementBytes;
         }
 
         Engine.Progress progress() {
+            if (begun != life) {
+                begin();
+            }
             if (leftBytes == 0) {
                 return Engine.Progress.DONE;
             }
@@ -253,7 +347,6 @@ final class DirectRun implements Engine.Run {
             while (inBlock == 0) {
                 block++;
                 at = 0;
-                rangeStart = 0;
                 inBlock = sizeBytes(block);
             }
             long bytes = Math.min(pieceBytes, Math.min(leftBytes, inBlock));
@@ -264,9 +357,6 @@ final class DirectRun implements Engine.Run {
             }
             at += bytes;
             leftBytes -= bytes;
-            if (leftBytes == 0 || bytes == inBlock) {
-                account();
-            }
             return leftBytes == 0 ? Engine.Progress.DONE : Engine.Progress.ADVANCED;
         }
 
@@ -286,9 +376,9 @@ final class DirectRun implements Engine.Run {
 
         private void copy(long bytes) {
             int from = source(block);
-            int to = isAllToAll() ? owner : destination(block);
+            int to = destination(block);
             MemorySegment send = sends[from];
-            long sendAt = sendOffsetBytes(from, isAllToAll() ? owner : block) + at;
+            long sendAt = sendOffsetBytes(from, block) + at;
             if (to != ALL) {
                 copy(send, sendAt, to, at, bytes);
                 return;
@@ -308,25 +398,18 @@ final class DirectRun implements Engine.Run {
                 MemorySegment.copy(send, sendAt, recv, recvAt, bytes);
             }
         }
+    }
 
-        /** Counts what this share has moved of the current block. */
-        private void account() {
-            long bytes = at - rangeStart;
-            if (kind == OperationKind.ALL_REDUCE) {
-                for (int p = 0; p < participants; p++) {
-                    moved(p, owner, 0, owner, 0, bytes);
-                    moved(owner, p, 1, owner, 0, bytes);
-                }
-                return;
-            }
-            int from = source(block);
-            int to = isAllToAll() ? owner : destination(block);
-            // Of all or to all, but for all-reduce not both.
-            int pairs = from == ALL || to == ALL ? participants : 1;
-            int chunk = isAllToAll() ? owner : block;
-            for (int p = 0; p < pairs; p++) {
-                moved(from == ALL ? p : from, to == ALL ? p : to, 0, chunk, rangeStart, bytes);
-            }
-        }
+    /** A cache line before the fields of what extends it. */
+    @SuppressWarnings("unused")
+    private abstract static class Padding {
+        private long p0;
+        private long p1;
+        private long p2;
+        private long p3;
+        private long p4;
+        private long p5;
+        private long p6;
+        private long p7;
     }
 }

@@ -30,35 +30,48 @@ interface Engine {
      */
     long steps(JoinedOperation operation);
 
+    /** The most that {@link Pieces#shares} may be for a number of participants. */
+    default int mostShares(int participants) {
+        return participants;
+    }
+
     /**
      * Prepares an operation. Called once per operation by one thread, outside every lock, before
-     * any {@link Run#progress}.
+     * any {@link Pieces#progress}.
      */
     Run start(JoinedOperation operation);
 
-    /** One operation being run: a non-blocking state machine per participant. */
-    interface Run {
-        /**
-         * Advances one participant by at most one piece of data (256 KiB or less) and never waits.
-         * The caller makes sure that one thread at a time advances a participant and that what one
-         * such thread wrote is visible to the next; participants advance in parallel.
-         */
-        Progress progress(int participant);
+    /** Data that is being moved: a non-blocking state machine per share. */
+    interface Pieces {
+        /** Into how many shares the data is cut, which threads may advance side by side. */
+        int shares();
 
         /**
-         * Called once when all participants are {@link Progress#DONE} or the operation was given up
-         * and no thread is in {@link #progress}.
+         * Advances one share by at most one piece of data (256 KiB or less) and never waits. The
+         * caller makes sure that one thread at a time advances a share and that what one such
+         * thread wrote is visible to the next; shares advance in parallel.
          */
-        void finish();
+        Progress progress(int share);
     }
 
-    /** How far a participant came. */
+    /** One operation being run. */
+    interface Run extends Pieces {
+        /**
+         * Called once when no thread is in {@link #progress} any more.
+         *
+         * @param done whether all shares are {@link Progress#DONE}; otherwise the operation was
+         *     given up
+         */
+        void finish(boolean done);
+    }
+
+    /** How far a share came. */
     enum Progress {
         /** It moved a piece or took a step; call again. */
         ADVANCED,
-        /** It needs another participant to move first; advance that one. */
+        /** It needs another share to move first; advance that one. */
         BLOCKED,
-        /** Its part is complete; do not call again. */
+        /** It is complete; do not call again. */
         DONE
     }
 }

@@ -26,7 +26,10 @@ final class FusedReduction {
     private final Kernels kernels = new Kernels();
     private final MemorySegment scratch = Arena.ofAuto().allocate(PLAIN_BLOCK_BYTES, 64);
 
+    /** Where factors of their own come from; null if there are none. */
     private JoinedOperation operation;
+
+    private ReduceOp reduction;
     private DataType type;
     private int inputs;
 
@@ -71,11 +74,31 @@ final class FusedReduction {
 
     /** Sets up the reduction of an operation over all its participants. */
     void begin(JoinedOperation joined) {
-        operation = joined;
-        type = joined.type();
-        inputs = joined.participants();
-        ReduceOp first = joined.reduction(0);
+        begin(joined, joined.participants(), joined.type(), joined.reduction(0));
+    }
+
+    /**
+     * The same for who knows what it is and lets this thread not look at it unless it must.
+     *
+     * @param joined the operation
+     * @param participants how many it has
+     * @param newType its type
+     * @param first the reduction of its first participant
+     */
+    void begin(JoinedOperation joined, int participants, DataType newType, ReduceOp first) {
         ownFactors = first instanceof ReduceOp.PreMulSum;
+        operation = ownFactors ? joined : null;
+        if (last != null
+                && !ownFactors
+                && type == newType
+                && inputs == participants
+                && first.equals(reduction)) {
+            // As the last time: in a loop that is most times.
+            return;
+        }
+        reduction = first;
+        type = newType;
+        inputs = participants;
         kernels.begin(type, first, inputs);
         outputsPrepared = 0;
         if (factors.length < inputs) {

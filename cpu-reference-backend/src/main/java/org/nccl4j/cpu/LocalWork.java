@@ -8,7 +8,7 @@ import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.cpu.Engine.Progress;
 
 /** A stream's own copy or fill, in pieces. Guarded as {@link Work}; used again and again. */
-final class LocalWork extends Work {
+final class LocalWork extends Work implements Engine.Pieces {
     private static final long PIECE_BYTES = 256 << 10;
 
     private final CpuStream stream;
@@ -21,6 +21,7 @@ final class LocalWork extends Work {
     private byte value;
 
     LocalWork(CpuStream stream) {
+        super(1);
         this.stream = stream;
     }
 
@@ -34,7 +35,7 @@ final class LocalWork extends Work {
         sizeBytes = bytes;
         movedBytes = 0;
         value = newValue;
-        renew(1);
+        renew();
     }
 
     CpuStream stream() {
@@ -73,10 +74,17 @@ final class LocalWork extends Work {
     }
 
     @Override
-    void begin() {}
+    Engine.Pieces begin() {
+        return this;
+    }
 
     @Override
-    Progress advance(int participant) {
+    public int shares() {
+        return 1;
+    }
+
+    @Override
+    public Progress progress(int share) {
         long piece = Math.min(PIECE_BYTES, sizeBytes - movedBytes);
         if (from != null) {
             MemorySegment.copy(from, movedBytes, to, movedBytes, piece);
@@ -105,7 +113,7 @@ final class LocalWork extends Work {
     void end() {}
 
     @Override
-    void broke(int participant, Throwable failure) {
+    void broke(int share, Throwable failure) {
         try {
             CollectiveException cause =
                     new InvalidArgumentException(

@@ -46,6 +46,7 @@ final class Match extends Work implements JoinedOperation {
     private long steps;
 
     Match(Clique clique, int senderRank, int receiverRank) {
+        super(clique.engine.mostShares(senderRank < 0 ? clique.size : 2));
         this.clique = clique;
         this.senderRank = senderRank;
         this.receiverRank = receiverRank;
@@ -54,7 +55,7 @@ final class Match extends Work implements JoinedOperation {
 
     /** Starts a new life with another number. */
     void open(long newNumber) {
-        renew(parts.length);
+        renew();
         number = newNumber;
         posted = 0;
         arrived = 0;
@@ -85,7 +86,7 @@ final class Match extends Work implements JoinedOperation {
 
     /** Whether the slot may be used for another number. */
     boolean isRetired() {
-        return posted == parts.length && complete && runners == 0;
+        return posted == parts.length && complete;
     }
 
     /**
@@ -166,27 +167,23 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
-    void begin() {
+    Engine.Pieces begin() {
         run = clique.engine.start(this);
-    }
-
-    @Override
-    Engine.Progress advance(int participant) {
-        return run.progress(participant);
+        return run;
     }
 
     @Override
     void end() {
         Engine.Run done = run;
         run = null;
-        done.finish();
+        done.finish(true);
     }
 
     @Override
-    void broke(int participant, Throwable failure) {
+    void broke(int share, Throwable failure) {
         CollectiveException cause;
         try {
-            cause = Wording.broke(this, participant, failure);
+            cause = Wording.broke(this, share, failure);
         } catch (OutOfMemoryError e) {
             cause = clique.outOfMemory;
         }
@@ -234,6 +231,11 @@ final class Match extends Work implements JoinedOperation {
     @Override
     public long sequence() {
         return number;
+    }
+
+    @Override
+    public int participants() {
+        return parts.length;
     }
 
     @Override
@@ -299,7 +301,7 @@ final class Match extends Work implements JoinedOperation {
         @Override
         Chore perform(long budgetBytes) {
             try {
-                run.finish();
+                run.finish(false);
             } catch (RuntimeException | Error e) {
                 scheduler()
                         .report(

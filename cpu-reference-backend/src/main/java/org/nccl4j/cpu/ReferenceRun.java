@@ -66,7 +66,7 @@ final class ReferenceRun implements Engine.Run {
     }
 
     @Override
-    public void finish() {
+    public void finish(boolean done) {
         for (Cursor cursor : cursors) {
             cursor.end();
         }
@@ -80,6 +80,12 @@ final class ReferenceRun implements Engine.Run {
 
     JoinedOperation operation() {
         return operation;
+    }
+
+    /** Each participant is one. */
+    @Override
+    public int shares() {
+        return participants();
     }
 
     int participants() {

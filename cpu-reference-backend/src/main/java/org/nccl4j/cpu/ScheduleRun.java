@@ -57,6 +57,12 @@ final class ScheduleRun implements Engine.Run, Transport {
         return participant < ranks.length ? participant : participant - ranks.length;
     }
 
+    /** Each participant is one. */
+    @Override
+    public int shares() {
+        return ranks.length;
+    }
+
     @Override
     public Engine.Progress progress(int participant) {
         int rank = participant - root;
@@ -77,7 +83,7 @@ final class ScheduleRun implements Engine.Run, Transport {
     }
 
     @Override
-    public void finish() {
+    public void finish(boolean done) {
         for (ScheduleRank rank : ranks) {
             rank.end();
         }

@@ -29,12 +29,13 @@ import org.nccl4j.collectives.UniqueId;
  *   <li><b>running</b>: all have arrived ({@link #joined}). It belongs to its runners: the thread
  *       that joined it if it is small, else {@link Workers}. They move data without the lock.
  *   <li><b>done</b>: the runner that finished the last participant calls {@link #completed}: each
- *       part ends, batches without unfinished operations pass their streams, and the match waits
- *       for its last runner to leave before its slot is used again.
+ *       part ends, batches without unfinished operations pass their streams, and the match's slot
+ *       may be used again.
  *   <li><b>failed</b>: any thread may call {@link #fail}, once per clique with effect. Runners see
- *       {@link Work#abandoned} between two pieces and leave. When none is left and the abort has
- *       been asked for (by configuration, {@code abort} or {@code close}), {@link #abortIfDue}
- *       gives up all batches of the clique: streams pass them, buffers are free.
+ *       that it is {@linkplain Shares#abandon abandoned} between two pieces and leave. When none is
+ *       left and the abort has been asked for (by configuration, {@code abort} or {@code close}),
+ *       {@link #abortIfDue} gives up all batches of the clique: streams pass them, buffers are
+ *       free.
  * </ul>
  *
  * <p>An empty operation (count 0) ends on arrival, and its match is done when all have posted.
@@ -148,12 +149,12 @@ final class Scheduler {
         assert Thread.holdsLock(this);
         long left = budgetBytes;
         for (Work work = fresh.poll(); work != null; work = fresh.poll()) {
-            if (work.abandoned) {
+            if (work.shares.areAbandoned()) {
                 continue;
             }
             if (work.costBytes() <= left) {
                 left -= work.costBytes();
-                work.runners = 1;
+                work.alone = true;
                 defer(work);
             } else {
                 workers.queue(work);
@@ -522,8 +523,8 @@ final class Scheduler {
         for (long number = ring.base(); number < ring.end(); number++) {
             Match match = ring.at(number);
             if (match.joined && !match.complete) {
-                match.abandoned = true;
-                if (givingUp && match.runners == 0) {
+                match.shares.abandon();
+                if (givingUp && !match.isBeingRun()) {
                     match.givenUp();
                 }
             }

@@ -66,6 +66,12 @@ final class SelectingEngine implements Engine {
                 .algorithm(kind, participants, totalBytes);
     }
 
+    /** Of any engine that it may choose. */
+    @Override
+    public int mostShares(int participants) {
+        return Math.max(participants, direct.mostShares(participants));
+    }
+
     @Override
     public long steps(JoinedOperation operation) {
         // The lock is held, so that no table is made.

@@ -160,8 +160,9 @@ final class Wording {
                 null);
     }
 
-    static RankFailedException broke(Match match, int participant, Throwable failure) {
-        int culprit = Math.max(0, participant);
+    static RankFailedException broke(Match match, int share, Throwable failure) {
+        // Where shares are not ranks, any will do: it is the engine that is wrong.
+        int culprit = Math.clamp(share, 0, match.participants() - 1);
         boolean closed = false;
         for (int i = 0; i < match.participants(); i++) {
             if (Work.isClosed(match.send(i)) || Work.isClosed(match.recv(i))) {

@@ -1,22 +1,15 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
- * Data to be moved by whoever is there: a joined operation, or a stream's own copy or fill. Several
- * threads may run one work, each advancing another participant; they are its runners.
+ * Data to be moved by whoever is there: a joined operation, or a stream's own copy or fill. It is
+ * cut into {@link Shares}; several threads may run one work, each advancing another share.
  *
- * <p>Thread safety: fields without another word are guarded by the scheduler's lock. A participant
- * is advanced by the thread that has claimed it; claim and release order what one claimer wrote
- * before what the next reads.
+ * <p>Thread safety: fields are guarded by the scheduler's lock. A share is advanced by the thread
+ * that has claimed it.
  */
 abstract class Work extends Chore {
-    private static final int FREE = 0;
-    private static final int CLAIMED = 1;
-    private static final int DONE = 2;
-
     /** Smaller works cost as much as this: what it takes to run anything at all. */
     private static final long LEAST_COST_BYTES = 1 << 10;
 
@@ -26,47 +19,36 @@ abstract class Work extends Chore {
      */
     private static final long STEP_COST_BYTES = 64;
 
-    /** The next of those that somebody runs and others may join. */
-    Work nextRunning;
+    final Shares shares;
 
-    /** Threads that are in {@link #advance} or about to be. */
-    int runners;
+    /** The next of those that are open. */
+    Work nextOpen;
 
-    /** Counts changes of {@link #runners}, so that one can tell whether it was alone. */
-    int runnerChanges;
+    /** Whether one thread has it for itself: it begins it, or runs all of it. */
+    boolean alone;
 
-    /** Whether {@link #begin} has returned, so that further runners may join. */
-    boolean open;
-
-    /** Whether it has been completed while runners may still be leaving. */
+    /** Whether it has been completed. */
     boolean complete;
 
-    /** Set once to stop the runners between two pieces; written with the lock held. */
-    volatile boolean abandoned;
-
-    private AtomicIntegerArray states = new AtomicIntegerArray(1);
-    private final AtomicInteger unfinished = new AtomicInteger();
-    private int participantCount;
-
-    /** Makes it ready for a new life. Lock held. */
-    final void renew(int newParticipants) {
-        if (states.length() < newParticipants) {
-            states = new AtomicIntegerArray(newParticipants);
-        }
-        for (int i = 0; i < newParticipants; i++) {
-            states.setPlain(i, FREE);
-        }
-        participantCount = newParticipants;
-        unfinished.setPlain(newParticipants);
-        runners = 0;
-        open = false;
-        complete = false;
-        abandoned = false;
+    /**
+     * A work that is not open.
+     *
+     * @param mostShares how many shares it may ever have
+     */
+    Work(int mostShares) {
+        shares = new Shares(this, mostShares);
     }
 
-    /** The number of parts that can be advanced side by side. */
-    public final int participants() {
-        return participantCount;
+    /** Makes it ready for a new life. Lock held. */
+    final void renew() {
+        shares.close();
+        alone = false;
+        complete = false;
+    }
+
+    /** Whether any thread is, or is about to be, running it. Lock held. */
+    final boolean isBeingRun() {
+        return alone || shares.haveClaimed();
     }
 
     /** What running it takes, as bytes to be moved. */
@@ -74,61 +56,35 @@ abstract class Work extends Chore {
         return Math.max(LEAST_COST_BYTES, Math.max(sizeBytes(), STEP_COST_BYTES * steps()));
     }
 
-    /** One thread runs small works alone. */
-    final int maxRunners() {
-        return costBytes() <= Scheduler.SMALL_BYTES ? 1 : participantCount;
-    }
-
-    final boolean claim(int participant) {
-        return states.get(participant) == FREE && states.compareAndSet(participant, FREE, CLAIMED);
-    }
-
-    final void release(int participant) {
-        states.setRelease(participant, FREE);
-    }
-
-    /**
-     * Notes that a claimed participant needs no more.
-     *
-     * @return true if it was the last
-     */
-    final boolean finish(int participant) {
-        states.setRelease(participant, DONE);
-        return unfinished.decrementAndGet() == 0;
-    }
-
-    final boolean allFinished() {
-        return unfinished.get() == 0;
-    }
-
-    /** Bytes that all participants together move, roughly. */
+    /** Bytes that are moved in all, roughly. */
     abstract long sizeBytes();
 
-    /** Steps that all participants together take, roughly. */
+    /** Steps that are taken in all, roughly. */
     abstract long steps();
 
-    /** Called once, without the lock, before any {@link #advance}. */
-    abstract void begin();
-
-    /** Advances a claimed participant by one piece. */
-    abstract Engine.Progress advance(int participant);
+    /**
+     * Called once, without the lock, before anybody runs it.
+     *
+     * @return what its runners advance
+     */
+    abstract Engine.Pieces begin();
 
     /** Called once, without the lock, when nobody advances it any more. */
     abstract void end();
 
-    /** Something threw while a participant (or -1: the whole) was being advanced. Lock held. */
-    abstract void broke(int participant, Throwable failure);
+    /** Something threw while a share (or -1: the whole) was being advanced. Lock held. */
+    abstract void broke(int share, Throwable failure);
 
     /** Whether memory that it uses has been closed by its owner. Asked by a runner. */
     abstract boolean usesClosedArena();
 
-    /** All participants are done. Lock held. */
+    /** All shares are done. Lock held. */
     abstract void completed();
 
-    /** It was abandoned and its last runner has left. Lock held. */
+    /** It was abandoned and nobody runs it any more. Lock held. May be called again. */
     abstract void givenUp();
 
-    /** Complete and without runners: the object may be used again. Lock held. */
+    /** Complete: the object may be used again. Lock held. */
     abstract void unused();
 
     static boolean isClosed(MemorySegment segment) {

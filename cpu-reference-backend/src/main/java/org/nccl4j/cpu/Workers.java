@@ -3,36 +3,42 @@ package org.nccl4j.cpu;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.locks.LockSupport;
 import org.nccl4j.cpu.Engine.Progress;
 
 /**
  * The threads that move data: a small pool, the threads that wait in {@link #await}, and for small
- * operations the thread that made them ready. Workers and waiters that run or spin are never more
- * than there are cores: a helping waiter takes a worker's place. A thread that runs small
- * operations alone is not counted: it does so instead of returning to its caller. Runners never
- * wait for one another: one that finds every participant claimed or blocked yields for a while and
- * leaves, unless it is the last.
+ * operations the thread that made them ready. Workers and waiters that run or spin hold a
+ * <em>place</em> each, and there are as many places as cores. A thread that runs small operations
+ * alone holds none: it does so instead of returning to its caller. As most callers wait in the end,
+ * the last place is kept for one of them; a second worker takes it only where much is left to be
+ * done and nobody waits, and leaves it to the first who does. Runners never wait for one another:
+ * one that finds nothing to move spins for a while, yields for a while, and parks.
+ *
+ * <p>Whoever holds place i begins with share i, so that from operation to operation the same core
+ * touches the same memory; it goes on with shares that nobody has begun.
  *
  * <pre>
  *   a work      becomes     when
- *   ready       running     a thread picks it
- *   running     ready       its last runner leaves before it is done: their waits were over
- *               complete    a runner finishes its last participant
- *               given up    it was abandoned, and its last runner leaves
- *   complete    unused      its last runner leaves
+ *   ready       alone       a thread picks it
+ *   alone       open        that thread has begun it
+ *   open        complete    all its shares are done: the thread that has begun it leads it to its end,
+ *                           or if that has left, the runner of the last share
+ *               given up    it was abandoned, and nobody is in it
  *
  *   a thread    becomes     when
- *   outside     holding     fewer threads hold a core than there are
- *               parked      all cores are held
- *   holding     sharing     it picks a work
- *               parked      it has yielded {@link #YIELDS} times and found none
- *               outside     its wait is over (never a worker's)
- *   sharing     holding     the work is done or has nothing to move, or the wait is over
+ *   outside     holding     fewer threads hold a place than there are
+ *               parked      all places are held
+ *   holding     running     it picks or joins a work
+ *               parked      it has spun and yielded for {@link #IDLE_SPIN_NANOS} and found none
+ *               outside     its wait is over (never a worker's), or a waiter needs its place (only a
+ *                           worker's)
+ *   running     holding     nothing of the work is free, or the wait is over
  *   parked      outside     it is called, or its time, or a nap of {@link #NAP_NANOS}, is over
  * </pre>
  *
- * <p>Thread safety: fields are guarded by the scheduler's lock.
+ * <p>Thread safety: fields without another word are guarded by the scheduler's lock.
  */
 final class Workers {
     enum Outcome {
@@ -41,16 +47,47 @@ final class Workers {
         INTERRUPTED
     }
 
+    /** Threads outside of all places. */
+    private static final int NOWHERE = -1;
+
     /**
-     * How often a thread without anything to do yields before it parks: about as long as waking it
-     * up again would take.
+     * How long a thread that holds a place and has nothing to do looks for something before it
+     * parks: somewhat longer than a caller takes from one wait to the next, and about as long as
+     * waking it up again would take.
      */
+    private static final long IDLE_SPIN_NANOS = TimeUnit.MICROSECONDS.toNanos(60);
+
+    /** For this part of that time it keeps its core; then others may have it. */
+    private static final long BUSY_SPIN_NANOS = IDLE_SPIN_NANOS / 2;
+
+    /** References that fill two cache lines. */
+    private static final int HOT = 32;
+
+    /** How many times a thread that spins looks for a hot work before it looks at all else. */
+    private static final int LOOKS_PER_ROUND = 16;
+
+    /**
+     * How often a worker leaves what is ready to a waiter. Streams, batches and operations are in
+     * the cache of the thread that has enqueued them and now waits: it leads operations from one to
+     * the next several times as fast.
+     */
+    private static final int PATIENCE = 64;
+
+    /**
+     * How often the thread that leads a work looks whether the others are done before it leaves.
+     */
+    private static final int LEADING_LOOKS = 512;
+
+    /** How often a runner of blocked shares yields before it leaves. */
     private static final int YIELDS = 100;
 
-    /** How long a runner that found nothing to move stays away from works that others run. */
+    /** How long a runner that found nothing to move stays away from works that are open. */
     private static final long NAP_NANOS = TimeUnit.MICROSECONDS.toNanos(500);
 
     private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+    /** Taking over another's share of this size is reason enough to call a worker for the next. */
+    private static final long LARGE_SHARE_BYTES = 1 << 20;
 
     private final Scheduler scheduler;
     private final int cores;
@@ -58,23 +95,51 @@ final class Workers {
     /** Works that nobody runs. */
     private final ChoreList<Work> ready = new ChoreList<>();
 
-    /** Works that somebody runs and others may join. */
-    private Work firstRunning;
+    /** Works that threads may join. */
+    private Work firstOpen;
 
     private final List<IdleWorker> idle = new ArrayList<>();
 
-    /** Threads that run or spin. */
+    /** Waiters that found no place. */
+    private final List<Waiter> placeless = new ArrayList<>();
+
+    private final boolean[] taken;
+
+    /** Threads that hold a place. */
     private int active;
+
+    /** Of these, waiters. */
+    private int waiting;
 
     private int threads;
     private int threadNumber;
 
-    /** A hint for those who spin. */
+    /** The thread that ends a work keeps what follows from it, if it has somebody to keep it. */
+    private boolean keeping;
+
+    private Work kept;
+
+    // Hints for those who look without the lock.
+
+    /** Whether all places are held. */
+    private volatile boolean full;
+
     private volatile boolean hasReady;
+    private volatile boolean crowded;
+
+    /** Whether a waiter holds a place. */
+    private volatile boolean attended;
+
+    /**
+     * The work that was opened last, to be joined without the lock, at {@link #HOT}. Threads that
+     * spin look at nothing else most of the time, and nothing else is in its cache line.
+     */
+    private final AtomicReferenceArray<Shares> hot = new AtomicReferenceArray<>(2 * HOT + 1);
 
     Workers(Scheduler scheduler, int cores) {
         this.scheduler = scheduler;
         this.cores = cores;
+        this.taken = new boolean[cores];
     }
 
     // ---- with the lock
@@ -82,19 +147,24 @@ final class Workers {
     /** Takes a work that nobody runs, for whoever is free. */
     void queue(Work work) {
         assert Thread.holdsLock(scheduler);
+        if (keeping && kept == null) {
+            kept = work;
+            work.alone = true;
+            return;
+        }
         ready.add(work);
         hasReady = true;
-        callWorker();
+        callWorker(poolSize());
     }
 
-    /** Makes sure that somebody comes for what is ready, unless all cores are busy. */
-    private void callWorker() {
+    /** Makes sure that somebody comes for what there is, unless enough are there. */
+    private void callWorker(int most) {
         if (active >= cores) {
             return;
         }
         if (!idle.isEmpty()) {
             scheduler.defer(idle.removeLast());
-        } else if (threads < cores) {
+        } else if (threads < most) {
             try {
                 scheduler.defer(new NewWorker());
                 threads++;
@@ -108,95 +178,112 @@ final class Workers {
     /** Calls a worker for what has been ready for a while: none could be made then. */
     void callMissing() {
         if (hasReady) {
-            callWorker();
+            callWorker(poolSize());
         }
     }
 
-    /** A work to run, with the caller counted as its runner, or null. */
-    private Work pick(boolean mayJoin) {
+    /** How many workers there are as long as callers wait for what they call. */
+    private int poolSize() {
+        return Math.max(1, cores - 1);
+    }
+
+    /** A work that nobody runs, for the caller alone, or null. */
+    private Work pollReady() {
         Work work = ready.poll();
-        while (work != null && work.abandoned) {
+        while (work != null && work.shares.areAbandoned()) {
             work = ready.poll();
         }
-        hasReady = !ready.isEmpty();
-        if (work == null && mayJoin) {
-            work = joinable();
+        if (hasReady == ready.isEmpty()) {
+            hasReady = !ready.isEmpty();
         }
         if (work != null) {
-            if (work.open && work.runners == 0 && work.maxRunners() > 1) {
-                addRunning(work);
-            }
-            work.runners++;
-            work.runnerChanges++;
+            work.alone = true;
         }
         return work;
     }
 
     private Work joinable() {
-        for (Work work = firstRunning; work != null; work = work.nextRunning) {
-            if (!work.abandoned && !work.complete && work.runners < work.maxRunners()) {
+        for (Work work = firstOpen; work != null; work = work.nextOpen) {
+            if (work.shares.haveFree()) {
                 return work;
             }
         }
         return null;
     }
 
-    private void addRunning(Work work) {
-        work.nextRunning = firstRunning;
-        firstRunning = work;
+    private void addOpen(Work work) {
+        work.nextOpen = firstOpen;
+        firstOpen = work;
+        hot.setRelease(HOT, work.shares);
     }
 
-    /** They are few: one for each core at most. */
-    private void removeRunning(Work work) {
+    private void removeOpen(Work work) {
         Work before = null;
-        for (Work each = firstRunning; each != null; each = each.nextRunning) {
+        for (Work each = firstOpen; each != null; each = each.nextOpen) {
             if (each.equals(work)) {
                 if (before == null) {
-                    firstRunning = work.nextRunning;
+                    firstOpen = work.nextOpen;
                 } else {
-                    before.nextRunning = work.nextRunning;
+                    before.nextOpen = work.nextOpen;
                 }
-                work.nextRunning = null;
+                work.nextOpen = null;
+                if (firstOpen != null) {
+                    hot.setRelease(HOT, firstOpen.shares);
+                }
                 return;
             }
             before = each;
         }
     }
 
-    /** Gives a core back. */
-    private void retire(boolean foundSomething) {
+    /** A place for a thread that has none, or {@link #NOWHERE}. Workers come from the far end. */
+    private int takePlace(boolean isWorker) {
+        if (active >= cores) {
+            return NOWHERE;
+        }
+        int place = isWorker ? cores - 1 : 0;
+        while (taken[place]) {
+            place += isWorker ? -1 : 1;
+        }
+        taken[place] = true;
+        active++;
+        full = active >= cores;
+        waiting += isWorker ? 0 : 1;
+        attended = waiting > 0;
+        return place;
+    }
+
+    private void leavePlace(int place, boolean isWorker, boolean foundSomething) {
+        taken[place] = false;
         active--;
-        if (hasReady || (foundSomething && joinable() != null)) {
-            callWorker();
+        full = false;
+        waiting -= isWorker ? 0 : 1;
+        attended = waiting > 0;
+        if (active == 0 && firstOpen == null) {
+            // It may be long until the next one, and what is in it is somebody's memory.
+            hot.setRelease(HOT, null);
+        }
+        if (!placeless.isEmpty()) {
+            scheduler.defer(placeless.removeLast());
+            crowded = !placeless.isEmpty();
+        } else if (hasReady || (foundSomething && joinable() != null)) {
+            callWorker(poolSize());
         }
     }
 
-    /** The caller no longer runs a work. */
+    /** Ends a work that all shares are done of, or that was abandoned. */
     private void leave(Work work, boolean finished) {
         assert Thread.holdsLock(scheduler);
-        work.runners--;
-        work.runnerChanges++;
-        if (work.abandoned) {
-            if (work.runners == 0) {
-                removeRunning(work);
+        if (work.shares.areAbandoned()) {
+            if (!work.isBeingRun()) {
+                removeOpen(work);
                 work.givenUp();
             }
-            return;
-        }
-        if (finished) {
-            removeRunning(work);
+        } else if (finished) {
+            removeOpen(work);
             work.complete = true;
             work.completed();
-        }
-        if (work.runners > 0) {
-            return;
-        }
-        if (work.complete) {
             work.unused();
-        } else {
-            removeRunning(work);
-            ready.addFirst(work);
-            hasReady = true;
         }
     }
 
@@ -237,39 +324,37 @@ final class Workers {
 
     /** Runs a work that belongs to this thread alone. */
     Chore runAlone(Work work, long budgetBytes) {
+        Shares shares = work.shares;
         boolean finished = false;
-        int participant = -1;
+        int share = -1;
         Throwable failure = null;
         boolean interruptedBefore = Thread.currentThread().isInterrupted();
         try {
-            if (!work.abandoned) {
-                work.begin();
-                work.open = true;
-                int participants = work.participants();
+            if (!shares.areAbandoned()) {
+                shares.cut(work.begin());
+                int count = shares.count();
                 boolean moved = true;
-                while (moved && !finished && !work.abandoned) {
+                while (moved && !finished && !shares.areAbandoned()) {
                     moved = false;
-                    for (participant = 0; participant < participants; participant++) {
-                        if (!work.claim(participant)) {
+                    for (share = 0; share < count; share++) {
+                        if (shares.isDone(share)) {
                             continue;
                         }
-                        Progress progress = work.advance(participant);
-                        while (progress == Progress.ADVANCED && !work.abandoned) {
+                        Progress progress = shares.advance(share);
+                        while (progress == Progress.ADVANCED && !shares.areAbandoned()) {
                             moved = true;
-                            progress = work.advance(participant);
+                            progress = shares.advance(share);
                         }
                         if (progress == Progress.DONE) {
                             moved = true;
-                            finished = work.finish(participant);
-                        } else {
-                            work.release(participant);
+                            finished = shares.finishAlone(share);
                         }
                     }
                 }
-                participant = -1;
+                share = -1;
                 if (finished) {
                     work.end();
-                } else if (!work.abandoned) {
+                } else if (!shares.areAbandoned()) {
                     throw stuck();
                 }
             }
@@ -277,33 +362,37 @@ final class Workers {
             failure = e;
             forgetInterrupt(work, interruptedBefore);
         }
-        return end(work, participant, finished, failure, budgetBytes);
-    }
-
-    /** Leaves a work; whatever goes wrong with that, the caller goes on. */
-    private Chore end(
-            Work work, int participant, boolean finished, Throwable failure, long budgetBytes) {
-        Throwable again = null;
+        Throwable again;
         Chore chores;
         synchronized (scheduler) {
-            if (failure != null) {
-                try {
-                    work.broke(participant, failure);
-                } catch (RuntimeException | Error e) {
-                    again = e;
-                }
-            }
+            work.alone = false;
+            again = end(work, share, finished, failure);
+            chores = scheduler.takeChores(budgetBytes);
+        }
+        report(again);
+        return chores;
+    }
+
+    /**
+     * Ends a work or what one thread does for it. Lock held.
+     *
+     * @return what went wrong with that; the caller goes on
+     */
+    private Throwable end(Work work, int share, boolean finished, Throwable failure) {
+        Throwable again = null;
+        if (failure != null) {
             try {
-                leave(work, finished || failure != null);
+                work.broke(share, failure);
             } catch (RuntimeException | Error e) {
                 again = e;
             }
-            chores = scheduler.takeChores(budgetBytes);
         }
-        if (again != null) {
-            scheduler.report("failed after a change of state", again);
+        try {
+            leave(work, finished || failure != null);
+        } catch (RuntimeException | Error e) {
+            again = e;
         }
-        return chores;
+        return again;
     }
 
     /**
@@ -318,7 +407,7 @@ final class Workers {
 
     private static IllegalStateException stuck() {
         return new IllegalStateException(
-                "the engine has no participant that can move and none that moves: this is a bug of the engine");
+                "the engine has no share that can move and none that moves: this is a bug of the engine");
     }
 
     /**
@@ -328,181 +417,404 @@ final class Workers {
      * @param list where changes are announced
      */
     Outcome await(Waiter waiter, WaitList list, long startNanos, long budgetNanos) {
-        int yields = 0;
-        boolean holding = false;
-        boolean mayJoin = true;
+        Runner runner = new Runner(waiter, startNanos, budgetNanos);
         while (true) {
-            Work work = null;
+            Work work = runner.nextWithoutLock();
             boolean parking = false;
             Outcome outcome = null;
             Chore chores = null;
-            long leftNanos = left(startNanos, budgetNanos);
-            synchronized (scheduler) {
-                if (waiter.isOver()) {
-                    outcome = Outcome.OVER;
-                } else if (Thread.currentThread().isInterrupted()) {
-                    outcome = Outcome.INTERRUPTED;
-                } else if (leftNanos <= 0) {
-                    outcome = Outcome.OUT_OF_TIME;
-                } else if (holding || active < cores) {
-                    work = pick(mayJoin);
-                    if (work != null || yields < YIELDS) {
-                        if (!holding) {
-                            holding = true;
-                            active++;
+            if (work == null) {
+                long leftNanos = left(startNanos, budgetNanos);
+                synchronized (scheduler) {
+                    if (waiter.isOver()) {
+                        outcome = Outcome.OVER;
+                    } else if (Thread.currentThread().isInterrupted()) {
+                        outcome = Outcome.INTERRUPTED;
+                    } else if (leftNanos <= 0) {
+                        outcome = Outcome.OUT_OF_TIME;
+                    } else {
+                        work = runner.nextWithLock();
+                        parking = work == null && runner.isTired();
+                    }
+                    if (outcome != null || parking) {
+                        runner.leavePlace();
+                        chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                    }
+                    if (parking && chores == null) {
+                        list.add(waiter);
+                        if (active >= cores) {
+                            placeless.add(waiter);
+                            crowded = true;
                         }
                     }
                 }
-                parking = outcome == null && work == null && yields >= YIELDS;
-                parking |= outcome == null && !holding;
-                if (holding && (outcome != null || parking)) {
-                    holding = false;
-                    retire(mayJoin);
+                if (chores != null) {
+                    // Before it is in the list: a user's logger that waits for a lock of its own
+                    // would take the wake-up that is meant for us.
+                    perform(chores);
                 }
-                if (outcome != null || parking) {
-                    chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                if (outcome != null) {
+                    return outcome;
                 }
                 if (parking && chores == null) {
-                    list.add(waiter);
-                }
-            }
-            if (chores != null) {
-                // Before it is in the list: a user's logger that waits for a lock of its own would
-                // take the wake-up that is meant for us.
-                perform(chores);
-            }
-            if (outcome != null) {
-                return outcome;
-            }
-            if (work != null) {
-                mayJoin = share(work, waiter, startNanos, budgetNanos);
-                // It has yielded enough if there was nothing to move.
-                yields = mayJoin ? 0 : YIELDS;
-            } else if (parking) {
-                if (chores == null) {
                     LockSupport.parkNanos(
-                            scheduler, mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
+                            scheduler, runner.mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
                     synchronized (scheduler) {
                         list.remove(waiter);
+                        placeless.remove(waiter);
+                        crowded = !placeless.isEmpty();
                     }
-                    mayJoin = true;
-                }
-            } else {
-                while (yields < YIELDS && !hasReady && !waiter.seemsOver()) {
-                    Thread.yield();
-                    yields++;
-                }
-                if (yields < YIELDS) {
-                    // Something is there to be looked at; what it is may be gone when we look.
-                    yields++;
+                    runner.rested();
                 }
             }
+            if (work != null) {
+                runner.run(work);
+            }
         }
-    }
-
-    /** Wakes those whom a change made by this thread called. */
-    private void performLeftovers() {
-        Chore chores;
-        synchronized (scheduler) {
-            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
-        }
-        perform(chores);
     }
 
     /**
-     * Runs a work together with others.
+     * A thread while it waits or is a worker: where it is, and what it does.
      *
-     * @param waiter ends the help when over, or null
-     * @return false if there was nothing to move
+     * <p>Thread safety: one thread, with the lock where it says so.
      */
-    private boolean share(Work work, Waiter waiter, long startNanos, long budgetNanos) {
-        boolean finished = false;
-        boolean useful = true;
-        int participant = -1;
-        Throwable failure = null;
-        boolean interruptedBefore = Thread.currentThread().isInterrupted();
-        try {
-            if (!work.open && !work.abandoned) {
-                work.begin();
-                synchronized (scheduler) {
-                    work.open = true;
-                    if (work.maxRunners() > 1 && !work.abandoned) {
-                        addRunning(work);
-                        callWorker();
-                    }
-                }
-                performLeftovers();
-            }
-            int participants = work.participants();
-            participant = Math.floorMod(work.runnerChanges, participants);
-            int yields = 0;
-            int changesWhenAlone = -1;
-            boolean leaving = false;
-            while (!leaving && !finished && !work.abandoned && !work.allFinished()) {
-                boolean moved = false;
-                for (int i = 0; i < participants && !leaving && !finished; i++) {
-                    participant = participant + 1 == participants ? 0 : participant + 1;
-                    if (!work.claim(participant)) {
-                        continue;
-                    }
-                    Progress progress = work.advance(participant);
-                    while (progress == Progress.ADVANCED && !work.abandoned && !leaving) {
-                        moved = true;
-                        leaving = isEnough(waiter, startNanos, budgetNanos);
-                        if (!leaving) {
-                            progress = work.advance(participant);
-                        }
-                    }
-                    if (progress == Progress.DONE) {
-                        moved = true;
-                        finished = work.finish(participant);
-                    } else {
-                        work.release(participant);
-                    }
-                }
-                if (moved) {
-                    yields = 0;
-                    changesWhenAlone = -1;
-                } else if (++yields < YIELDS) {
-                    Thread.yield();
-                    leaving = isEnough(waiter, startNanos, budgetNanos);
-                } else {
-                    synchronized (scheduler) {
-                        if (work.runners > 1) {
-                            useful = false;
-                            leaving = true;
-                        } else if (changesWhenAlone == work.runnerChanges) {
-                            // Alone during a whole round, and nothing could move.
-                            participant = -1;
-                            throw stuck();
-                        } else {
-                            changesWhenAlone = work.runnerChanges;
-                        }
-                    }
-                }
-            }
-            if (finished) {
-                participant = -1;
-                work.end();
-            }
-        } catch (RuntimeException | Error e) {
-            failure = e;
-            forgetInterrupt(work, interruptedBefore);
+    private final class Runner {
+        /** Ends the help when over; null for a worker. */
+        private final Waiter waiter;
+
+        private final long startNanos;
+        private final long budgetNanos;
+        private int place = NOWHERE;
+
+        /** False once it found nothing to move in what is open, until it has rested. */
+        boolean mayJoin = true;
+
+        /** The last work that was hot. */
+        private Shares seen;
+
+        /** A work that this thread has alone and is to begin, or null. */
+        private Work mine;
+
+        /** Since when it has had nothing to do; 0 if it does not know. */
+        private long idleSinceNanos;
+
+        Runner(Waiter waiter, long startNanos, long budgetNanos) {
+            this.waiter = waiter;
+            this.startNanos = startNanos;
+            this.budgetNanos = budgetNanos;
         }
-        perform(end(work, participant, finished, failure, Scheduler.SMALL_BYTES));
-        return useful;
+
+        private boolean isWorker() {
+            return waiter == null;
+        }
+
+        /** Something to do; null if the lock is needed for it, or nothing has come for a while. */
+        Work nextWithoutLock() {
+            if (mine != null) {
+                return mine;
+            }
+            if (!mayJoin || (isWorker() && place == NOWHERE)) {
+                return null;
+            }
+            for (int looks = 0; isWorker() || !waiter.seemsOver(); looks++) {
+                if (looks % LOOKS_PER_ROUND == 0) {
+                    Shares latest = hot.getAcquire(HOT);
+                    // Shares of what it has seen may be free again.
+                    if (place != NOWHERE && latest != null && latest.haveFree()) {
+                        return latest.work;
+                    }
+                    if (isWorker() ? crowded : place == NOWHERE && !full) {
+                        return null;
+                    }
+                    if (place != NOWHERE
+                            && hasReady
+                            && !(isWorker() && attended && looks < PATIENCE)) {
+                        return null;
+                    }
+                    long now = System.nanoTime();
+                    if (idleSinceNanos == 0) {
+                        idleSinceNanos = now;
+                    } else if (now - idleSinceNanos >= IDLE_SPIN_NANOS) {
+                        return null;
+                    } else if (now - idleSinceNanos >= BUSY_SPIN_NANOS) {
+                        Thread.yield();
+                    }
+                }
+                if (place == NOWHERE) {
+                    Thread.yield();
+                    continue;
+                }
+                Shares latest = hot.getAcquire(HOT);
+                if (latest != null && !latest.equals(seen)) {
+                    // Most likely just opened: a look at its shares first would take as long as
+                    // taking one.
+                    seen = latest;
+                    return latest.work;
+                }
+                Thread.onSpinWait();
+            }
+            return null;
+        }
+
+        /** Something to do, with a place to do it, or null. Lock held. */
+        Work nextWithLock() {
+            if (place == NOWHERE) {
+                place = takePlace(isWorker());
+                if (place == NOWHERE) {
+                    return null;
+                }
+            }
+            if (isWorker() && crowded) {
+                return null;
+            }
+            mine = pollReady();
+            if (mine != null) {
+                return mine;
+            }
+            return mayJoin ? joinable() : null;
+        }
+
+        /** Whether it has looked for something to do long enough. */
+        boolean isTired() {
+            return !mayJoin
+                    || (isWorker() && (crowded || place == NOWHERE))
+                    || (idleSinceNanos != 0
+                            && System.nanoTime() - idleSinceNanos >= IDLE_SPIN_NANOS);
+        }
+
+        /** Lock held. */
+        void leavePlace() {
+            if (place != NOWHERE) {
+                Workers.this.leavePlace(place, isWorker(), mayJoin);
+                place = NOWHERE;
+            }
+        }
+
+        /** It has parked. */
+        void rested() {
+            mayJoin = true;
+            idleSinceNanos = 0;
+        }
+
+        /** Runs a work together with others. */
+        void run(Work work) {
+            idleSinceNanos = 0;
+            boolean leads = work.equals(mine);
+            mine = null;
+            if (!leads || begin(work)) {
+                mayJoin = share(work, leads);
+            }
+        }
+
+        /** Begins a work that this thread has alone, and lets others in. */
+        private boolean begin(Work work) {
+            Throwable failure = null;
+            boolean interruptedBefore = Thread.currentThread().isInterrupted();
+            try {
+                if (!work.shares.areAbandoned()) {
+                    work.shares.cut(work.begin());
+                }
+            } catch (RuntimeException | Error e) {
+                failure = e;
+                forgetInterrupt(work, interruptedBefore);
+            }
+            boolean begun;
+            Throwable again = null;
+            Chore chores;
+            synchronized (scheduler) {
+                work.alone = false;
+                begun = failure == null && !work.shares.areAbandoned();
+                if (begun) {
+                    work.shares.open();
+                    addOpen(work);
+                    if (work.shares.count() > 1) {
+                        callWorker(poolSize());
+                    }
+                } else {
+                    again = end(work, -1, false, failure);
+                }
+                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+            }
+            report(again);
+            perform(chores);
+            return begun;
+        }
+
+        /**
+         * Runs shares of an open work.
+         *
+         * @param leads whether this thread has begun it
+         * @return false if there was nothing to move
+         */
+        private boolean share(Work work, boolean leads) {
+            Shares shares = work.shares;
+            boolean leading = leads;
+            boolean finished = false;
+            boolean useful = true;
+            int share = -1;
+            Throwable failure = null;
+            boolean interruptedBefore = Thread.currentThread().isInterrupted();
+            try {
+                int count = shares.count();
+                int first = (int) ((long) place * count / cores);
+                boolean leaving = false;
+                boolean calls = isWorker();
+                int yields = 0;
+                int stamp = 0;
+                while (!leaving && !finished && !shares.areAbandoned()) {
+                    boolean moved = false;
+                    int claims = 0;
+                    int others = 0;
+                    for (int i = 0; i < count && !leaving && !finished; i++) {
+                        share = first + i < count ? first + i : first + i - count;
+                        if (!shares.claim(share)) {
+                            others += shares.isDone(share) ? 0 : 1;
+                            continue;
+                        }
+                        // After the claim: either we see it, or who has abandoned it sees us.
+                        if (shares.areAbandoned()) {
+                            shares.release(share, false);
+                            break;
+                        }
+                        if (calls && claims > 0) {
+                            calls = false;
+                            callSecondWorker(work, count);
+                        }
+                        claims++;
+                        boolean advanced = false;
+                        Progress progress = shares.advance(share);
+                        while (progress == Progress.ADVANCED
+                                && !shares.areAbandoned()
+                                && !leaving) {
+                            advanced = true;
+                            leaving = isEnough();
+                            if (!leaving) {
+                                progress = shares.advance(share);
+                            }
+                        }
+                        moved |= advanced;
+                        if (progress == Progress.DONE) {
+                            moved = true;
+                            finished = shares.finish(share);
+                        } else {
+                            shares.release(share, advanced);
+                        }
+                    }
+                    share = -1;
+                    if (moved) {
+                        yields = 0;
+                    } else if (claims == 0) {
+                        leaving = !leading || !awaitOthers(shares);
+                    } else if (++yields < YIELDS) {
+                        stamp = shares.stamp();
+                        Thread.yield();
+                        leaving = isEnough();
+                    } else if (others == 0 && shares.stamp() == stamp) {
+                        throw stuck();
+                    } else {
+                        useful = false;
+                        leaving = true;
+                    }
+                }
+                if (leading) {
+                    leading = false;
+                    finished = shares.stopLeading();
+                }
+                if (finished) {
+                    work.end();
+                }
+            } catch (RuntimeException | Error e) {
+                failure = e;
+                forgetInterrupt(work, interruptedBefore);
+                if (share >= 0) {
+                    shares.finish(share);
+                }
+                if (leading) {
+                    shares.stopLeading();
+                }
+            }
+            if (finished || failure != null || shares.areAbandoned()) {
+                leave(work, share, finished, failure);
+            }
+            return useful;
+        }
+
+        /**
+         * Waits for those who run what is left of a work that this thread leads.
+         *
+         * @return whether something of it may be free again
+         */
+        private boolean awaitOthers(Shares shares) {
+            for (int looks = 1; !shares.areLedToTheirEnd() && !shares.areAbandoned(); looks++) {
+                Thread.onSpinWait();
+                if (looks % LOOKS_PER_ROUND == 0) {
+                    if (hasReady || looks >= LEADING_LOOKS || isEnough()) {
+                        return false;
+                    }
+                    if (shares.haveFree()) {
+                        return true;
+                    }
+                }
+            }
+            return false;
+        }
+
+        /** Ends a work, and takes one that has become ready by that. */
+        private void leave(Work work, int share, boolean finished, Throwable failure) {
+            Throwable again;
+            Chore chores;
+            synchronized (scheduler) {
+                // Whom it waits for anyhow, if anybody, has it in its cache.
+                keeping = !(isWorker() && attended);
+                again = end(work, share, finished, failure);
+                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                keeping = false;
+                mine = kept;
+                kept = null;
+                if (mine != null && !isWorker() && waiter.isOver()) {
+                    mine.alone = false;
+                    queue(mine);
+                    mine = null;
+                    if (chores == null) {
+                        chores = scheduler.takeChores(0);
+                    }
+                }
+            }
+            report(again);
+            perform(chores);
+        }
+
+        private boolean isEnough() {
+            return isWorker()
+                    ? crowded
+                    : waiter.seemsOver()
+                            || left(startNanos, budgetNanos) <= 0
+                            || Thread.currentThread().isInterrupted();
+        }
+
+        /** Calls a worker to the place that nobody has come to, if it is worth it. */
+        private void callSecondWorker(Work work, int count) {
+            if (full || work.costBytes() / count < LARGE_SHARE_BYTES) {
+                return;
+            }
+            Chore chores;
+            synchronized (scheduler) {
+                callWorker(cores);
+                chores = scheduler.takeChores(0);
+            }
+            perform(chores);
+        }
+    }
+
+    private void report(Throwable failure) {
+        if (failure != null) {
+            scheduler.report("failed after a change of state", failure);
+        }
     }
 
     /** What is left of a budget that began at a time. */
     static long left(long startNanos, long budgetNanos) {
         return budgetNanos - (System.nanoTime() - startNanos);
-    }
-
-    private static boolean isEnough(Waiter waiter, long startNanos, long budgetNanos) {
-        return waiter != null
-                && (waiter.seemsOver()
-                        || left(startNanos, budgetNanos) <= 0
-                        || Thread.currentThread().isInterrupted());
     }
 
     /** A worker's life. One that fails holds no core and no work then, only its place. */
@@ -518,50 +830,46 @@ final class Workers {
     }
 
     private void work() {
-        boolean holding = false;
-        boolean mayJoin = true;
+        Runner runner = new Runner(null, 0, 0);
         boolean rested = false;
         while (true) {
-            Work work = null;
-            Chore chores;
+            Work work = runner.nextWithoutLock();
+            Chore chores = null;
             IdleWorker self = null;
-            synchronized (scheduler) {
-                if (holding || active < cores) {
-                    work = pick(mayJoin);
-                }
-                if (work != null && !holding) {
-                    active++;
-                    holding = true;
-                } else if (work == null && holding) {
-                    holding = false;
-                    retire(mayJoin);
-                }
-                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
-                if (work == null && chores == null) {
-                    if (rested) {
-                        threads--;
-                        return;
+            if (work == null) {
+                synchronized (scheduler) {
+                    work = runner.nextWithLock();
+                    boolean parking = work == null && runner.isTired();
+                    if (parking) {
+                        runner.leavePlace();
+                        chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
                     }
-                    // A new one each time: the last may still be in the list of who calls it.
-                    self = new IdleWorker();
-                    idle.add(self);
+                    if (parking && chores == null) {
+                        if (rested) {
+                            threads--;
+                            return;
+                        }
+                        // A new one each time: the last may still be in the list of who calls it.
+                        self = new IdleWorker();
+                        idle.add(self);
+                    }
                 }
+                // Before it is idle: as in await, a chore may take a wake-up that is meant for us.
+                perform(chores);
             }
-            // Before it is idle: as in await, a chore may take a wake-up that is meant for us.
-            perform(chores);
             if (work != null) {
-                mayJoin = share(work, null, 0, 0);
+                runner.run(work);
                 rested = false;
             }
             if (self == null) {
                 continue;
             }
-            LockSupport.parkNanos(scheduler, mayJoin ? IDLE_NANOS : NAP_NANOS);
+            LockSupport.parkNanos(scheduler, runner.mayJoin ? IDLE_NANOS : NAP_NANOS);
             synchronized (scheduler) {
                 // Still in the list: nobody has called.
-                rested = idle.remove(self) && mayJoin;
+                rested = idle.remove(self) && runner.mayJoin;
             }
-            mayJoin = true;
+            runner.rested();
         }
     }
 

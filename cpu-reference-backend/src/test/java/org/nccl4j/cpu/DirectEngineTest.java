@@ -27,8 +27,12 @@ class DirectEngineTest {
     private static final int LEAST_SHARE_BYTES = 64;
 
     private final long seed = new Random().nextLong();
+
+    /** More, fewer and as many as there are ranks. */
+    private static final int MOST_SHARES = 5;
+
     private final Engine direct =
-            new DirectEngine(KernelChoice.ofThisProcess(), 2048, LEAST_SHARE_BYTES);
+            new DirectEngine(MOST_SHARES, KernelChoice.ofThisProcess(), 2048, LEAST_SHARE_BYTES);
     private final Engine reference = new ReferenceEngine();
 
     static Stream<Arguments> kindsAndSizes() {
@@ -63,20 +67,32 @@ class DirectEngineTest {
 
     @Test
     void aShareIsAtLeastSoLongThatHandingItOverPays() {
-        TestOperation operation =
-                operation(
-                        OperationKind.ALL_REDUCE, 4, DirectEngine.LEAST_SHARE_BYTES / 4, 0, false);
-        Engine.Run run = new DirectEngine().start(operation);
-        assertThat(run.progress(3)).isEqualTo(Engine.Progress.DONE);
-        assertThat(run.progress(1)).isEqualTo(Engine.Progress.DONE);
-        assertThat(operation.totalSentBytes(0)).isZero();
-        assertThat(run.progress(0)).isEqualTo(Engine.Progress.DONE);
-        assertThat(operation.totalSentBytes(0)).isEqualTo(3L * DirectEngine.LEAST_SHARE_BYTES);
-        run.finish();
+        Engine engine =
+                new DirectEngine(
+                        MOST_SHARES, KernelChoice.plain(), 1 << 16, DirectEngine.LEAST_SHARE_BYTES);
+        int least = DirectEngine.LEAST_SHARE_BYTES / TYPE.sizeBytes();
+        assertThat(sharesOf(engine, 1)).isEqualTo(1);
+        assertThat(sharesOf(engine, 2 * least - 1)).isEqualTo(1);
+        assertThat(sharesOf(engine, 2 * least)).isEqualTo(2);
+        assertThat(sharesOf(engine, 1000 * least)).isEqualTo(MOST_SHARES);
+    }
+
+    private int sharesOf(Engine engine, int count) {
+        TestOperation operation = operation(OperationKind.ALL_REDUCE, 4, count, 0, false);
+        Engine.Run run = engine.start(operation);
+        int shares = run.shares();
+        for (int share = 0; share < shares; share++) {
+            while (run.progress(share) != Engine.Progress.DONE) {
+                assertThat(operation.totalSentBytes(0)).isZero();
+            }
+        }
+        run.finish(true);
+        assertThat(operation.totalSentBytes(0)).isPositive();
+        return shares;
     }
 
     @Test
-    void tracesTheWayThroughTheOwnerOfAShare() {
+    void tracesTheWayThroughTheOwnerOfASlice() {
         List<String> steps = new ArrayList<>();
         TestOperation operation =
                 operation(OperationKind.ALL_REDUCE, 2, 32, 0, false)
@@ -277,7 +293,7 @@ class DirectEngineTest {
         }
     }
 
-    /** How long the share of a participant is: whole cache lines, the last what is left. */
+    /** How long the slice of a participant is: whole cache lines, the last what is left. */
     private static long share(long bytes, int n, int participant) {
         long lines = (bytes + 63) / 64;
         long share = Math.max(LEAST_SHARE_BYTES, (lines + n - 1) / n * 64);

@@ -22,7 +22,7 @@ final class Drivers {
     static void inRandomOrder(
             Engine engine, JoinedOperation operation, long seed, IntConsumer whenDone) {
         Engine.Run run = engine.start(operation);
-        int n = operation.participants();
+        int n = run.shares();
         List<Integer> working = new ArrayList<>();
         for (int p = 0; p < n; p++) {
             working.add(p);
@@ -61,7 +61,7 @@ final class Drivers {
                 }
             }
         }
-        run.finish();
+        run.finish(true);
     }
 
     /** A thread per participant, which calls until its part is done. */
@@ -69,7 +69,7 @@ final class Drivers {
         Engine.Run run = engine.start(operation);
         List<FutureTask<Void>> tasks = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
-        for (int p = 0; p < operation.participants(); p++) {
+        for (int p = 0; p < run.shares(); p++) {
             int participant = p;
             FutureTask<Void> task =
                     new FutureTask<>(() -> {
@@ -97,6 +97,6 @@ final class Drivers {
             threads.forEach(Thread::interrupt);
             throw e;
         }
-        run.finish();
+        run.finish(true);
     }
 }

@@ -527,12 +527,17 @@ final class FailureTest {
                     public Run start(JoinedOperation operation) {
                         return new Run() {
                             @Override
-                            public Progress progress(int participant) {
+                            public int shares() {
+                                return operation.participants();
+                            }
+
+                            @Override
+                            public Progress progress(int share) {
                                 return Progress.BLOCKED;
                             }
 
                             @Override
-                            public void finish() {}
+                            public void finish(boolean done) {}
                         };
                     }
                 };

@@ -29,14 +29,19 @@ final class HookedEngine implements Engine {
         Run run = engine.start(operation);
         return new Run() {
             @Override
+            public int shares() {
+                return run.shares();
+            }
+
+            @Override
             public Progress progress(int participant) {
                 hook.beforeProgress(operation, participant);
                 return run.progress(participant);
             }
 
             @Override
-            public void finish() {
-                run.finish();
+            public void finish(boolean done) {
+                run.finish(done);
             }
         };
     }

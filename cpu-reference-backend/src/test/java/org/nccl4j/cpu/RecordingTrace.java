@@ -43,7 +43,7 @@ final class RecordingTrace implements StepTrace {
                 throw new AssertionError(operation + ": all blocked");
             }
         }
-        trace.run.finish();
+        trace.run.finish(true);
         operation.checkGuards();
         return trace;
     }

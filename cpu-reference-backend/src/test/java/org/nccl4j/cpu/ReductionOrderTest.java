@@ -24,7 +24,7 @@ class ReductionOrderTest {
     private final Random random = new Random(seed);
     private final Engine engine = new ReferenceEngine(RingSchedule.B, 64);
     private final Engine scheduleA = new ReferenceEngine(RingSchedule.A, 64);
-    private final Engine direct = new DirectEngine(KernelChoice.ofThisProcess(), 1 << 12, 64);
+    private final Engine direct = new DirectEngine(2, KernelChoice.ofThisProcess(), 1 << 12, 64);
 
     static Stream<Arguments> typesAndReductions() {
         return Stream.of(DataType.values())

@@ -422,7 +422,7 @@ class ReferenceEngineTest {
                 waiting.removeIf(p -> run.progress(p) == Engine.Progress.DONE);
                 assertThat(++rounds).isLessThan(100);
             }
-            run.finish();
+            run.finish(true);
         }
     }
 
@@ -463,7 +463,7 @@ class ReferenceEngineTest {
             for (int i = 0; i < steps; i++) {
                 run.progress(i % 3);
             }
-            run.finish();
+            run.finish(true);
             TestOperation next = sumOf(3, 100);
             run(next);
             assertThat(element(next.recv(2), 99)).isEqualTo(sum(3, 99));
@@ -565,7 +565,7 @@ class ReferenceEngineTest {
                     }
                 }
             }
-            run.finish();
+            run.finish(true);
         }
     }
 

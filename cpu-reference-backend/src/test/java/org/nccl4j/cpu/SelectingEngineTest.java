@@ -102,7 +102,7 @@ class SelectingEngineTest {
                     over &= run.progress(p) == Engine.Progress.DONE;
                 }
             }
-            run.finish();
+            run.finish(true);
         }
     }
 }

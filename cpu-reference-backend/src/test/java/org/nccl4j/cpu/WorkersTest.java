@@ -115,6 +115,11 @@ final class WorkersTest {
             int[] steps = new int[participants];
             return new Run() {
                 @Override
+                public int shares() {
+                    return participants;
+                }
+
+                @Override
                 public Progress progress(int participant) {
                     if (!inside.compareAndSet(participant, 0, 1)) {
                         throw new IllegalStateException("two threads in one participant");
@@ -138,7 +143,7 @@ final class WorkersTest {
                 }
 
                 @Override
-                public void finish() {
+                public void finish(boolean done) {
                     for (int participant = 0; participant < participants; participant++) {
                         if (steps[participant] != STEPS || inside.get(participant) != 0) {
                             throw new IllegalStateException("finished too early");
@@ -328,10 +333,10 @@ final class WorkersTest {
         CpuDevice device = new CpuDevices(scheduler).device(0);
         LocalWork work = new LocalWork((CpuStream) device.createStream());
         synchronized (scheduler) {
-            work.abandoned = true;
-            work.renew(1);
+            work.shares.abandon();
+            work.renew();
         }
-        assertThat(work.abandoned).isFalse();
+        assertThat(work.shares.areAbandoned()).isFalse();
     }
 
     @Test
