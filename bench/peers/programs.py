@@ -102,7 +102,7 @@ def facts(kinds):
     algorithm = os.environ.get("NCCL4J_CPU_ALGORITHM")
     return {
         "machine": f"{cpu}, {CORES} cores, {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') >> 30} GiB",
-        "peers": ", ".join(f"{k} {version(k)}" for k in kinds),
+        **({"peers": ", ".join(f"{'gcc' if k == 'bound' else k} {version(k)}" for k in kinds)} if kinds else {}),
         "java": java + (f", NCCL4J_CPU_ALGORITHM={algorithm}" if algorithm else ""),
     }
 
