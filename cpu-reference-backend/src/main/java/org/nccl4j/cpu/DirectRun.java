@@ -221,14 +221,10 @@ final class DirectRun implements Engine.Run {
      */
     private void account() {
         if (kind == OperationKind.ALL_REDUCE) {
+            long slice = (lines(totalBytes) + participants - 1) / participants * LINE_BYTES;
+            slice = Math.max(slice, engine.leastShareBytes());
             for (int from = 0; from < participants; from++) {
-                for (int to = 0; to < participants; to++) {
-                    long bytes = sliceBytes(from) + sliceBytes(to);
-                    if (from != to && bytes > 0) {
-                        operation.countSent(from, to, bytes);
-                        traceSlices(from, to);
-                    }
-                }
+                accountSlices(from, slice);
             }
             return;
         }
@@ -245,20 +241,21 @@ final class DirectRun implements Engine.Run {
         }
     }
 
-    private long sliceBytes(int participant) {
-        long slice = (lines(totalBytes) + participants - 1) / participants * LINE_BYTES;
-        slice = Math.max(slice, engine.leastShareBytes());
-        return Math.clamp(totalBytes - participant * slice, 0, slice);
-    }
-
-    private void traceSlices(int from, int to) {
+    /** What a rank has sent in an all-reduce. */
+    private void accountSlices(int from, long slice) {
         StepTrace trace = operation.trace(from);
-        if (trace != null) {
-            if (sliceBytes(to) > 0) {
-                trace.sent(operation, 0, from, to, to, 0, sliceBytes(to));
+        long own = Math.clamp(totalBytes - from * slice, 0, slice);
+        for (int to = 0; to < participants; to++) {
+            long other = Math.clamp(totalBytes - to * slice, 0, slice);
+            if (from == to || own + other == 0) {
+                continue;
             }
-            if (sliceBytes(from) > 0) {
-                trace.sent(operation, 1, from, to, from, 0, sliceBytes(from));
+            operation.countSent(from, to, own + other);
+            if (trace != null && other > 0) {
+                trace.sent(operation, 0, from, to, to, 0, other);
+            }
+            if (trace != null && own > 0) {
+                trace.sent(operation, 1, from, to, from, 0, own);
             }
         }
     }

@@ -525,6 +525,7 @@ final class Scheduler {
             if (match.joined && !match.complete) {
                 match.shares.abandon();
                 if (givingUp && !match.isBeingRun()) {
+                    workers.removeOpen(match);
                     match.givenUp();
                 }
             }

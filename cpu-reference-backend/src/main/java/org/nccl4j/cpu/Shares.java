@@ -36,6 +36,13 @@ final class Shares {
 
     private static final int LINE_INTS = 16;
 
+    /**
+     * Which word counts, and which is the first of a share: none in the line of the array's length.
+     */
+    private static final int UNFINISHED = LINE_INTS;
+
+    private static final int SHARES = 2 * LINE_INTS;
+
     /** The lower half of the first word counts down, the upper half counts what has changed. */
     private static final int CHANGE = 1 << Short.SIZE;
 
@@ -69,21 +76,17 @@ final class Shares {
         }
         this.work = work;
         this.spread = most <= FEW ? LINE_INTS : 1;
-        this.words = new AtomicIntegerArray((most + 2) * spread);
+        this.words = new AtomicIntegerArray(SHARES + most * spread);
     }
 
-    private int unfinished() {
-        return spread - 1;
-    }
-
-    private int place(int share) {
-        return (share + 2) * spread - 1;
+    private int word(int share) {
+        return SHARES + share * spread;
     }
 
     /** Closes all. By a thread that has the scheduler's lock. */
     void close() {
         for (int share = 0; share < count; share++) {
-            words.setOpaque(place(share), CLOSED);
+            words.setOpaque(word(share), CLOSED);
         }
         if (abandoned) {
             abandoned = false;
@@ -93,20 +96,26 @@ final class Shares {
     /** Sets what they are shares of, by the thread that has the work alone and leads it now. */
     void cut(Engine.Pieces whole) {
         int shares = whole.shares();
+        if (shares > (words.length() - SHARES) / spread) {
+            throw new IllegalStateException(
+                    "the engine cuts an operation into "
+                            + shares
+                            + " shares, more than it said there would be");
+        }
         if (count != shares) {
             count = shares;
         }
         if (!whole.equals(pieces)) {
             pieces = whole;
         }
-        int changes = words.getOpaque(unfinished()) & ~COUNT;
-        words.setOpaque(unfinished(), changes + CHANGE + shares + 1);
+        int changes = words.getOpaque(UNFINISHED) & ~COUNT;
+        words.setOpaque(UNFINISHED, changes + CHANGE + shares + 1);
     }
 
     /** Lets others in. By a thread that has the scheduler's lock. */
     void open() {
         for (int share = count - 1; share >= 0; share--) {
-            words.setRelease(place(share), FREE);
+            words.setRelease(word(share), FREE);
         }
     }
 
@@ -128,7 +137,7 @@ final class Shares {
     /** Takes a share for the calling thread, if it is free. */
     boolean claim(int share) {
         // Without a look before, which would have the line brought here twice.
-        return words.compareAndSet(place(share), FREE, CLAIMED);
+        return words.compareAndSet(word(share), FREE, CLAIMED);
     }
 
     /** Advances a claimed share by a piece. */
@@ -139,9 +148,9 @@ final class Shares {
     /** Gives a claimed share back. */
     void release(int share, boolean moved) {
         if (moved) {
-            words.getAndAdd(unfinished(), CHANGE);
+            words.getAndAdd(UNFINISHED, CHANGE);
         }
-        words.set(place(share), FREE);
+        words.set(word(share), FREE);
     }
 
     /**
@@ -150,8 +159,8 @@ final class Shares {
      * @return true if it was the last and nobody leads: then the caller ends the work
      */
     boolean finish(int share) {
-        words.setRelease(place(share), DONE);
-        return (words.addAndGet(unfinished(), CHANGE - 1) & COUNT) == 0;
+        words.setRelease(word(share), DONE);
+        return (words.addAndGet(UNFINISHED, CHANGE - 1) & COUNT) == 0;
     }
 
     /**
@@ -160,15 +169,15 @@ final class Shares {
      * @return true if it was the last
      */
     boolean finishAlone(int share) {
-        words.setOpaque(place(share), DONE);
-        int left = words.getOpaque(unfinished()) + CHANGE - 1;
-        words.setOpaque(unfinished(), left);
+        words.setOpaque(word(share), DONE);
+        int left = words.getOpaque(UNFINISHED) + CHANGE - 1;
+        words.setOpaque(UNFINISHED, left);
         return (left & COUNT) == 1;
     }
 
     /** Whether all are done and the thread that leads may end the work. */
     boolean areLedToTheirEnd() {
-        return (words.get(unfinished()) & COUNT) == 1;
+        return (words.get(UNFINISHED) & COUNT) == 1;
     }
 
     /**
@@ -177,35 +186,46 @@ final class Shares {
      * @return true if all are done: then it ends the work
      */
     boolean stopLeading() {
-        return (words.addAndGet(unfinished(), -1) & COUNT) == 0;
+        return (words.addAndGet(UNFINISHED, -1) & COUNT) == 0;
+    }
+
+    boolean isFree(int share) {
+        return words.get(word(share)) == FREE;
     }
 
     boolean isDone(int share) {
-        return words.get(place(share)) == DONE;
+        return words.get(word(share)) == DONE;
     }
 
     /** Whether somebody who comes now may find something to do. */
     boolean haveFree() {
         for (int share = count - 1; share >= 0; share--) {
-            if (words.get(place(share)) == FREE) {
+            if (words.get(word(share)) == FREE) {
                 return !abandoned;
             }
         }
         return false;
     }
 
-    /** Whether any thread is, or is about to be, advancing one. */
-    boolean haveClaimed() {
+    /**
+     * Whether any thread advances one, leads, or has found all done and is about to end the work.
+     * One that has just gone looks whether they are abandoned afterwards.
+     */
+    boolean haveThreads() {
+        int left = 0;
         for (int share = 0; share < count; share++) {
-            if (words.get(place(share)) == CLAIMED) {
+            int state = words.get(word(share));
+            if (state == CLAIMED) {
                 return true;
             }
+            left += state == DONE ? 0 : 1;
         }
-        return false;
+        int unfinished = words.get(UNFINISHED) & COUNT;
+        return unfinished == 0 || unfinished > left;
     }
 
     /** Another one whenever a share has moved or is done. */
     int stamp() {
-        return words.get(unfinished()) >>> Short.SIZE;
+        return words.get(UNFINISHED) >>> Short.SIZE;
     }
 }

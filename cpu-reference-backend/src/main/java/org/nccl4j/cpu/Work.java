@@ -24,11 +24,14 @@ abstract class Work extends Chore {
     /** The next of those that are open. */
     Work nextOpen;
 
-    /** Whether one thread has it for itself: it begins it, or runs all of it. */
+    /** Whether one thread has it for itself: it is to begin it, or runs all of it. */
     boolean alone;
 
     /** Whether it has been completed. */
     boolean complete;
+
+    /** Whether its shares are open, and no thread has come to the lock to end it. */
+    boolean open;
 
     /**
      * A work that is not open.
@@ -44,11 +47,12 @@ abstract class Work extends Chore {
         shares.close();
         alone = false;
         complete = false;
+        open = false;
     }
 
-    /** Whether any thread is, or is about to be, running it. Lock held. */
+    /** Whether any thread is, or is about to be, running or ending it. Lock held. */
     final boolean isBeingRun() {
-        return alone || shares.haveClaimed();
+        return alone || (open && shares.haveThreads());
     }
 
     /** What running it takes, as bytes to be moved. */

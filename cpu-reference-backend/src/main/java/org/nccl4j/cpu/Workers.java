@@ -100,8 +100,8 @@ final class Workers {
 
     private final List<IdleWorker> idle = new ArrayList<>();
 
-    /** Waiters that found no place. */
-    private final List<Waiter> placeless = new ArrayList<>();
+    /** Waiters that found no place and are to have the next one. */
+    private final List<Placeless> placeless = new ArrayList<>();
 
     private final boolean[] taken;
 
@@ -159,7 +159,7 @@ final class Workers {
 
     /** Makes sure that somebody comes for what there is, unless enough are there. */
     private void callWorker(int most) {
-        if (active >= cores) {
+        if (active >= cores || active - waiting >= most) {
             return;
         }
         if (!idle.isEmpty()) {
@@ -175,9 +175,9 @@ final class Workers {
         }
     }
 
-    /** Calls a worker for what has been ready for a while: none could be made then. */
+    /** Calls a worker for what nobody has come for: none could be made then. */
     void callMissing() {
-        if (hasReady) {
+        if (hasReady || joinable() != null) {
             callWorker(poolSize());
         }
     }
@@ -217,7 +217,8 @@ final class Workers {
         hot.setRelease(HOT, work.shares);
     }
 
-    private void removeOpen(Work work) {
+    /** Lets nobody join any more. */
+    void removeOpen(Work work) {
         Work before = null;
         for (Work each = firstOpen; each != null; each = each.nextOpen) {
             if (each.equals(work)) {
@@ -263,17 +264,39 @@ final class Workers {
             // It may be long until the next one, and what is in it is somebody's memory.
             hot.setRelease(HOT, null);
         }
-        if (!placeless.isEmpty()) {
-            scheduler.defer(placeless.removeLast());
-            crowded = !placeless.isEmpty();
-        } else if (hasReady || (foundSomething && joinable() != null)) {
+        callForPlace(foundSomething);
+    }
+
+    /** Calls somebody to a place that has become free, if there is something to do there. */
+    private void callForPlace(boolean foundSomething) {
+        if (callPlaceless()) {
+            return;
+        }
+        if (hasReady || (foundSomething && joinable() != null)) {
             callWorker(poolSize());
         }
+    }
+
+    /** Whether a waiter that has no place comes for one that is free. */
+    private boolean callPlaceless() {
+        for (int i = placeless.size() - 1; i >= 0; i--) {
+            Placeless next = placeless.get(i);
+            if (!next.isOver()) {
+                if (!next.called) {
+                    next.called = true;
+                    scheduler.defer(next);
+                }
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Ends a work that all shares are done of, or that was abandoned. */
     private void leave(Work work, boolean finished) {
         assert Thread.holdsLock(scheduler);
+        assert !work.complete;
+        work.open &= !finished;
         if (work.shares.areAbandoned()) {
             if (!work.isBeingRun()) {
                 removeOpen(work);
@@ -299,17 +322,21 @@ final class Workers {
             if (chore instanceof Work work) {
                 budgetBytes -= work.costBytes();
             }
-            Chore following = performOne(chore, budgetBytes);
-            if (following == null) {
-                chore = next;
-            } else {
-                chore = following;
-                while (following.next != null) {
-                    following = following.next;
-                }
-                following.next = next;
-            }
+            chore = followed(performOne(chore, budgetBytes), next);
         }
+    }
+
+    /** A list, or null, and behind it another. */
+    private static Chore followed(Chore first, Chore next) {
+        if (first == null) {
+            return next;
+        }
+        Chore last = first;
+        while (last.next != null) {
+            last = last.next;
+        }
+        last.next = next;
+        return first;
     }
 
     private Chore performOne(Chore chore, long budgetBytes) {
@@ -366,33 +393,36 @@ final class Workers {
         Chore chores;
         synchronized (scheduler) {
             work.alone = false;
-            again = end(work, share, finished, failure);
+            again = failure == null ? null : broke(work, share, failure);
+            again = leaveWork(work, finished || failure != null, again);
             chores = scheduler.takeChores(budgetBytes);
         }
         report(again);
         return chores;
     }
 
-    /**
-     * Ends a work or what one thread does for it. Lock held.
-     *
-     * @return what went wrong with that; the caller goes on
-     */
-    private Throwable end(Work work, int share, boolean finished, Throwable failure) {
-        Throwable again = null;
-        if (failure != null) {
-            try {
-                work.broke(share, failure);
-            } catch (RuntimeException | Error e) {
-                again = e;
-            }
-        }
+    /** Tells a work what has been thrown. Lock held; returns what went wrong with that, or null. */
+    private static Throwable broke(Work work, int share, Throwable failure) {
         try {
-            leave(work, finished || failure != null);
+            work.broke(share, failure);
+            return null;
         } catch (RuntimeException | Error e) {
-            again = e;
+            return e;
         }
-        return again;
+    }
+
+    /**
+     * Ends a work, or what one thread does for it. Lock held.
+     *
+     * @return what went wrong with that, or else what had gone wrong before; the caller goes on
+     */
+    private Throwable leaveWork(Work work, boolean ends, Throwable before) {
+        try {
+            leave(work, ends);
+            return before;
+        } catch (RuntimeException | Error e) {
+            return e;
+        }
     }
 
     /**
@@ -438,14 +468,13 @@ final class Workers {
                     }
                     if (outcome != null || parking) {
                         runner.leavePlace();
+                        if (outcome != null) {
+                            runner.leave();
+                        }
                         chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
                     }
                     if (parking && chores == null) {
                         list.add(waiter);
-                        if (active >= cores) {
-                            placeless.add(waiter);
-                            crowded = true;
-                        }
                     }
                 }
                 if (chores != null) {
@@ -461,8 +490,6 @@ final class Workers {
                             scheduler, runner.mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
                     synchronized (scheduler) {
                         list.remove(waiter);
-                        placeless.remove(waiter);
-                        crowded = !placeless.isEmpty();
                     }
                     runner.rested();
                 }
@@ -488,6 +515,9 @@ final class Workers {
 
         /** False once it found nothing to move in what is open, until it has rested. */
         boolean mayJoin = true;
+
+        /** What stands for it among those who want a place, or null. */
+        private Placeless wish;
 
         /** The last work that was hot. */
         private Shares seen;
@@ -518,13 +548,13 @@ final class Workers {
             }
             for (int looks = 0; isWorker() || !waiter.seemsOver(); looks++) {
                 if (looks % LOOKS_PER_ROUND == 0) {
+                    if (isEnough() || (place == NOWHERE && !full)) {
+                        return null;
+                    }
                     Shares latest = hot.getAcquire(HOT);
                     // Shares of what it has seen may be free again.
                     if (place != NOWHERE && latest != null && latest.haveFree()) {
                         return latest.work;
-                    }
-                    if (isWorker() ? crowded : place == NOWHERE && !full) {
-                        return null;
                     }
                     if (place != NOWHERE
                             && hasReady
@@ -558,20 +588,54 @@ final class Workers {
 
         /** Something to do, with a place to do it, or null. Lock held. */
         Work nextWithLock() {
+            if (isWorker() && crowded) {
+                return null;
+            }
             if (place == NOWHERE) {
                 place = takePlace(isWorker());
                 if (place == NOWHERE) {
+                    wishForPlace();
                     return null;
                 }
-            }
-            if (isWorker() && crowded) {
-                return null;
+                noLongerPlaceless();
             }
             mine = pollReady();
             if (mine != null) {
                 return mine;
             }
             return mayJoin ? joinable() : null;
+        }
+
+        private void wishForPlace() {
+            if (!isWorker()) {
+                if (wish == null) {
+                    wish = new Placeless(waiter);
+                    placeless.add(wish);
+                    crowded = true;
+                }
+                // It is here: whoever leaves next shall call it once more.
+                wish.called = false;
+            }
+        }
+
+        /**
+         * Its wait is over: if it was called to a place, somebody else may want that. Lock held.
+         */
+        void leave() {
+            boolean called = wish != null && wish.called;
+            noLongerPlaceless();
+            if (called) {
+                callForPlace(true);
+            }
+        }
+
+        /** It has a place, or wants none any more. Lock held. */
+        private void noLongerPlaceless() {
+            if (wish != null) {
+                placeless.remove(wish);
+                wish = null;
+                crowded = !placeless.isEmpty();
+            }
         }
 
         /** Whether it has looked for something to do long enough. */
@@ -625,13 +689,15 @@ final class Workers {
                 work.alone = false;
                 begun = failure == null && !work.shares.areAbandoned();
                 if (begun) {
+                    work.open = true;
                     work.shares.open();
                     addOpen(work);
                     if (work.shares.count() > 1) {
                         callWorker(poolSize());
                     }
                 } else {
-                    again = end(work, -1, false, failure);
+                    again = failure == null ? null : broke(work, -1, failure);
+                    again = leaveWork(work, true, again);
                 }
                 chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
             }
@@ -667,18 +733,21 @@ final class Workers {
                     int others = 0;
                     for (int i = 0; i < count && !leaving && !finished; i++) {
                         share = first + i < count ? first + i : first + i - count;
-                        if (!shares.claim(share)) {
+                        // The first is most likely free, and a look costs as much as a claim.
+                        if ((i > 0 && !shares.isFree(share)) || !shares.claim(share)) {
                             others += shares.isDone(share) ? 0 : 1;
+                            share = -1;
                             continue;
                         }
                         // After the claim: either we see it, or who has abandoned it sees us.
                         if (shares.areAbandoned()) {
                             shares.release(share, false);
+                            share = -1;
                             break;
                         }
                         if (calls && claims > 0) {
                             calls = false;
-                            callSecondWorker(work, count);
+                            callLastWorker(work, count);
                         }
                         claims++;
                         boolean advanced = false;
@@ -699,8 +768,8 @@ final class Workers {
                         } else {
                             shares.release(share, advanced);
                         }
+                        share = -1;
                     }
-                    share = -1;
                     if (moved) {
                         yields = 0;
                     } else if (claims == 0) {
@@ -720,21 +789,16 @@ final class Workers {
                     leading = false;
                     finished = shares.stopLeading();
                 }
-                if (finished) {
+                if (finished && !shares.areAbandoned()) {
                     work.end();
                 }
             } catch (RuntimeException | Error e) {
+                // It keeps the share, and leads, until it has the lock: nobody else may end it.
                 failure = e;
                 forgetInterrupt(work, interruptedBefore);
-                if (share >= 0) {
-                    shares.finish(share);
-                }
-                if (leading) {
-                    shares.stopLeading();
-                }
             }
             if (finished || failure != null || shares.areAbandoned()) {
-                leave(work, share, finished, failure);
+                leave(work, share, leading, finished, failure);
             }
             return useful;
         }
@@ -760,24 +824,32 @@ final class Workers {
         }
 
         /** Ends a work, and takes one that has become ready by that. */
-        private void leave(Work work, int share, boolean finished, Throwable failure) {
-            Throwable again;
+        private void leave(
+                Work work, int share, boolean leading, boolean finished, Throwable failure) {
+            Throwable again = null;
             Chore chores;
             synchronized (scheduler) {
-                // Whom it waits for anyhow, if anybody, has it in its cache.
+                boolean ends = finished;
+                if (failure != null) {
+                    again = broke(work, share, failure);
+                    ends |= share >= 0 && work.shares.finish(share);
+                    ends |= leading && work.shares.stopLeading();
+                }
+                // Else a waiter takes it, who has it in its cache.
                 keeping = !(isWorker() && attended);
-                again = end(work, share, finished, failure);
-                chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
-                keeping = false;
-                mine = kept;
-                kept = null;
-                if (mine != null && !isWorker() && waiter.isOver()) {
+                try {
+                    again = leaveWork(work, ends, again);
+                    chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+                } finally {
+                    keeping = false;
+                    mine = kept;
+                    kept = null;
+                }
+                if (mine != null && !isWorker() && (waiter.isOver() || isEnough())) {
                     mine.alone = false;
                     queue(mine);
                     mine = null;
-                    if (chores == null) {
-                        chores = scheduler.takeChores(0);
-                    }
+                    chores = followed(chores, scheduler.takeChores(0));
                 }
             }
             report(again);
@@ -793,7 +865,7 @@ final class Workers {
         }
 
         /** Calls a worker to the place that nobody has come to, if it is worth it. */
-        private void callSecondWorker(Work work, int count) {
+        private void callLastWorker(Work work, int count) {
             if (full || work.costBytes() / count < LARGE_SHARE_BYTES) {
                 return;
             }
@@ -817,20 +889,21 @@ final class Workers {
         return budgetNanos - (System.nanoTime() - startNanos);
     }
 
-    /** A worker's life. One that fails holds no core and no work then, only its place. */
+    /** A worker's life. One that fails leaves its place; it holds no work then. */
     private void workWhileNeeded() {
+        Runner runner = new Runner(null, 0, 0);
         try {
-            work();
+            work(runner);
         } catch (RuntimeException | Error e) {
             synchronized (scheduler) {
+                runner.leavePlace();
                 threads--;
             }
             scheduler.report("a worker thread failed; another takes its place", e);
         }
     }
 
-    private void work() {
-        Runner runner = new Runner(null, 0, 0);
+    private void work(Runner runner) {
         boolean rested = false;
         while (true) {
             Work work = runner.nextWithoutLock();
@@ -870,6 +943,23 @@ final class Workers {
                 rested = idle.remove(self) && runner.mayJoin;
             }
             runner.rested();
+        }
+    }
+
+    /** A waiter that has no place, among those who are called when one is free. */
+    private static final class Placeless extends Waiter {
+        private final Waiter waiter;
+
+        /** Whether it has been called, and has not looked since. */
+        private boolean called;
+
+        Placeless(Waiter waiter) {
+            this.waiter = waiter;
+        }
+
+        @Override
+        boolean seemsOver() {
+            return waiter.isOver();
         }
     }
 
