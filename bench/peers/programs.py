@@ -1,14 +1,16 @@
 """The programs that compare and growth let run in turns: ours, the peers' and the bound.
 
-Each is started once for a cell (an operation, a size, a number of ranks) and then runs one batch
-whenever it is its turn. In between it uses no processor: a peer waits for its gate, a file that grows by
-a byte for each round, and ours is stopped by a signal, since it is the benchmark as anybody runs it.
+Each is started once for a cell (an operation, a size, a number of ranks) and then runs a warm-up and
+one batch, ours a sequence of batches, whenever it is its turn. In between it uses no processor: a peer
+waits for its gate, a file that grows by a byte for each round, and ours is stopped by a signal, since it
+is the benchmark as anybody runs it.
 """
 import ctypes
 import os
 import select
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -39,7 +41,9 @@ START_SECONDS = 120
 ROUND_SECONDS = 60
 END_SECONDS = 20
 CAP_SECONDS = 0.3  # what a peer's batch may take, if several operations fit
-WINDOW_SECONDS = 0.12  # what ours runs in a round, if that holds a whole row
+TURN_SECONDS = 0.06  # what ours runs in a round: the time of a peer's warm-up and of its batch of 30 ms
+LEAST_ROWS = 5  # and at least so many rows, if they take no longer than
+LONGEST_TURN_SECONDS = 1.5
 
 
 class Failure(Exception):
@@ -326,6 +330,8 @@ class Ours(Program):
 
     def __init__(self, folder, series, op, ranks, size, iterations=20, environment=()):
         self.series = series
+        # A peer's broadcast is in place at the root: out of place the root's own buffer would be written, too.
+        self.column = 9 if op == "broadcast" else 5
         self.out = tempfile.TemporaryFile(dir=folder)
         self.times = []
         command = [BENCH, op, "--backend", "cpu", *self.ARGUMENTS[series](ranks), "-b", str(size), "-e", str(size),
@@ -349,7 +355,7 @@ class Ours(Program):
         for line in lines:
             fields = line.split()
             if len(fields) >= 13 and not line.startswith(b"#"):
-                self.times.append(float(fields[5]))
+                self.times.append(float(fields[self.column]))
 
     def wait_for_rows(self, count, seconds):
         deadline = time.monotonic() + seconds
@@ -369,17 +375,19 @@ class Ours(Program):
         self.read()
 
     def round(self):
-        before = len(self.times)
+        before, start = len(self.times), time.monotonic()
         # The first row is the one that was interrupted. Where operations take long, that was the
         # one before the clock starts, as the row before had just ended.
-        interrupted = 0 if self.times[-1] > 25_000 else 1
+        least = 1 if self.times[-1] > 25_000 else 2
         os.kill(self.process.pid, signal.SIGCONT)
-        time.sleep(WINDOW_SECONDS)
-        self.wait_for_rows(before + interrupted + 1, ROUND_SECONDS)
+        time.sleep(TURN_SECONDS)
+        self.wait_for_rows(before + least, ROUND_SECONDS)
+        while len(self.times) < before + LEAST_ROWS and time.monotonic() - start < LONGEST_TURN_SECONDS:
+            self.wait_for_rows(len(self.times) + 1, ROUND_SECONDS)
         self.stop()
-        rows = self.times[before + interrupted:]
-        rows = rows[len(rows) // 5:]
-        return [(self.series, sum(rows) / len(rows))]
+        # As a peer's batch comes after a warm-up: at the beginning caches hold what others left and threads sleep.
+        rows = self.times[before:]
+        return [(self.series, statistics.median(rows[len(rows) // 2:]))]
 
     def close(self):
         self.kill()
