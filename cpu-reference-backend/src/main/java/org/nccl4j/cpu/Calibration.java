@@ -27,7 +27,7 @@ final class Calibration {
     static final String VARIABLE = "NCCL4J_CPU_CALIBRATION";
 
     /** To be raised when the meaning of a rate changes, or the speed of an engine. */
-    static final int FORMAT = 1;
+    static final int FORMAT = 2;
 
     private static final String REMEDY =
             "the figures that nccl4j comes with are used; run bench/bench calibrate";

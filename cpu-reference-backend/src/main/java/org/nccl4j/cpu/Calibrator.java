@@ -73,7 +73,7 @@ final class Calibrator {
     /**
      * A calibrator.
      *
-     * @param cores how many ranks make progress at a time at most
+     * @param cores how many threads make progress at a time at most
      * @param progress told now and then what share is done
      */
     Calibrator(CpuDevices devices, int cores, DoubleConsumer progress) {
@@ -345,15 +345,26 @@ final class Calibrator {
         return resource;
     }
 
-    private static void close(List<AutoCloseable> opened) {
+    /** Closes all of them, the last first, and only then throws what a close has thrown. */
+    static void close(List<AutoCloseable> opened) {
+        RuntimeException failure = null;
         for (AutoCloseable each : opened.reversed()) {
             try {
                 each.close();
-            } catch (RuntimeException e) {
-                throw e;
             } catch (Exception e) {
-                throw new IllegalStateException("nothing here throws a checked exception", e);
+                RuntimeException found =
+                        e instanceof RuntimeException unchecked
+                                ? unchecked
+                                : new IllegalStateException("nothing here throws that", e);
+                if (failure == null) {
+                    failure = found;
+                } else {
+                    failure.addSuppressed(found);
+                }
             }
+        }
+        if (failure != null) {
+            throw failure;
         }
     }
 
@@ -364,7 +375,7 @@ final class Calibrator {
         }
         return new ScheduleAmounts(
                         subject.algorithm.schedule(ScheduleEngine.collective(kind), ranks))
-                .of(topology, bytes, Amounts.touchedBytes(kind, ranks, bytes));
+                .of(kind, topology, bytes);
     }
 
     private static RecordedGroup group(

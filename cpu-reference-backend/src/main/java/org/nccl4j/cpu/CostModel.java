@@ -19,14 +19,14 @@ record CostModel(String transport, Rates direct, Rates schedules) {
     static final String THREADS = "threads";
 
     /**
-     * What is taken without a calibration: measured on two cores of an Intel Xeon (model 207) by
+     * What is taken without a calibration: measured on two cores of an Intel Xeon (model 167) by
      * {@code bench/bench calibrate}.
      */
     static final CostModel SHIPPED =
             new CostModel(
                     THREADS,
-                    new Rates(0, 6.8, 0.09, 0.067, 15.8, 27.1, 74.4, 82.6, 0.5, 32),
-                    new Rates(0.08, 6.1, 0.18, 0.079, 11.1, 61.4, 71.9, 53.9, 0.25, 8));
+                    new Rates(0, 3, 0.035, 0.093, 18.6, 17.5, 53, 84.8, 2, 16),
+                    new Rates(0.021, 7, 0.196, 0.08, 12.9, 61.7, 57.2, 63.5, 0.5, 8));
 
     /**
      * Another algorithm must be predicted to take less than this share of the direct engine's time:
@@ -83,10 +83,10 @@ record CostModel(String transport, Rates direct, Rates schedules) {
         /** All of them, the direct engine's first. */
         List<Prediction> all(long totalBytes) {
             List<Prediction> all = new ArrayList<>();
-            Amounts direct = Amounts.ofDirect(kind, topology, totalBytes);
-            all.add(new Prediction(null, model.direct.micros(direct)));
+            Amounts amounts = Amounts.ofDirect(kind, topology, totalBytes);
+            all.add(new Prediction(null, model.direct.micros(amounts)));
             for (Candidate candidate : candidates) {
-                Amounts amounts = candidate.amounts.of(topology, totalBytes, direct.touchedBytes());
+                amounts = candidate.amounts.of(kind, topology, totalBytes);
                 all.add(new Prediction(candidate.algorithm, model.schedules.micros(amounts)));
             }
             return all;

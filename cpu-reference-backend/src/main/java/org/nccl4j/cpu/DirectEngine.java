@@ -75,8 +75,11 @@ final class DirectEngine implements Engine {
     /** A share reads or writes a range of each participant. */
     @Override
     public long steps(JoinedOperation operation) {
-        int n = operation.participants();
-        return switch (operation.kind()) {
+        return steps(operation.kind(), operation.participants());
+    }
+
+    static long steps(OperationKind kind, int n) {
+        return switch (kind) {
             case ALL_TO_ALL, ALL_TO_ALL_V -> (long) n * n;
             case BARRIER -> n;
             default -> 2L * n;

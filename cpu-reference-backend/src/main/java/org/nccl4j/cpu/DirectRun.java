@@ -97,7 +97,7 @@ final class DirectRun implements Engine.Run {
         }
         totalBytes = totalBytes();
         long lines = lines(totalBytes);
-        shareCount = Math.clamp(totalBytes / engine.leastShareBytes(), 1, shares.length);
+        shareCount = shareCount(totalBytes, engine.leastShareBytes(), shares.length);
         shareBytes = (lines + shareCount - 1) / shareCount * LINE_BYTES;
         int ranges =
                 (source(0) == ALL ? participants : 1) + (destination(0) == ALL ? participants : 1);
@@ -121,6 +121,11 @@ final class DirectRun implements Engine.Run {
             return elements * elementBytes;
         }
         return layout == null ? blockBytes * blocks : layout.totalElements() * elementBytes;
+    }
+
+    /** How many shares data is cut into. */
+    static int shareCount(long totalBytes, int leastShareBytes, int mostShares) {
+        return Math.clamp(totalBytes / leastShareBytes, 1, mostShares);
     }
 
     private static long lines(long bytes) {

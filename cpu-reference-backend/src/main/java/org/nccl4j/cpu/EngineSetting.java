@@ -204,15 +204,12 @@ final class EngineSetting {
     }
 
     private static List<ScheduleAlgorithm> algorithms(String value) {
+        List<String> known = new ArrayList<>(List.of(AUTO, DIRECT, REFERENCE));
+        for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
+            known.add(algorithm.title());
+        }
         List<ScheduleAlgorithm> chosen = new ArrayList<>();
         for (String name : value.split(",", -1)) {
-            List<String> known = new ArrayList<>();
-            known.add(AUTO);
-            known.add(DIRECT);
-            known.add(REFERENCE);
-            for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
-                known.add(algorithm.title());
-            }
             chosen.add(
                     ScheduleAlgorithm.named(name.strip())
                             .orElseThrow(() ->

@@ -4,6 +4,8 @@ package org.nccl4j.cpu;
  * What one unit of each of the {@link Amounts} takes: the alpha-beta model with a term for
  * reductions and terms for data that does not fit caches.
  *
+ * <p>Thread safety: immutable.
+ *
  * @param fixedMicros an operation
  * @param handoverMicros waking other threads
  * @param rankMicros a rank

@@ -6,6 +6,8 @@ import java.util.List;
 /**
  * Finds the {@link Rates} that predict measured times with the least squares of relative errors.
  *
+ * <p>Thread safety: immutable.
+ *
  * @param rates what was found
  * @param medianError of the predictions, relative to the times
  * @param worstError likewise

@@ -18,6 +18,9 @@ final class ScheduleAmounts {
     private final int chunks;
     private final int steps;
 
+    /** Of all ranks, as {@link ScheduleEngine} counts steps. */
+    private final long actions;
+
     /**
      * Of the rank that has most: messages if chunks go together, if not, chunks written, reduced.
      */
@@ -29,6 +32,7 @@ final class ScheduleAmounts {
     ScheduleAmounts(Schedule schedule) {
         chunks = schedule.chunks();
         steps = schedule.steps();
+        actions = schedule.actions();
         for (int rank = 0; rank < schedule.ranks(); rank++) {
             double[] own = new double[COUNTS];
             for (Action action : schedule.program(rank)) {
@@ -54,11 +58,13 @@ final class ScheduleAmounts {
     /**
      * What an operation costs.
      *
+     * @param kind what the schedule is for
      * @param totalBytes of the full buffer: all blocks where each rank has one of its own
-     * @param touchedBytes what all ranks must touch at least
      */
-    Amounts of(Topology topology, long totalBytes, double touchedBytes) {
-        int parallel = topology.parallel(touchedBytes);
+    Amounts of(OperationKind kind, Topology topology, long totalBytes) {
+        int ranks = topology.ranks();
+        boolean alone = topology.isAlone(Amounts.sizeBytes(kind, ranks, totalBytes), actions);
+        int parallel = alone ? 1 : Math.min(ranks, topology.cores());
         double chunkBytes = (double) totalBytes / chunks;
         // Passes follow each other without a wait, so that only their messages add up.
         double passes = Math.ceil(chunkBytes / ChunkMap.pieceBytes(chunks));
@@ -67,12 +73,12 @@ final class ScheduleAmounts {
                         ? longest(MESSAGES, parallel)
                         : longest(CHUNK_MESSAGES, parallel) * passes;
         return new Amounts(
-                topology.isAlone(touchedBytes) ? 0 : 1,
-                topology.ranks(),
+                alone ? 0 : 1,
+                ranks,
                 Math.max(steps, messages),
                 longest(MOVED, parallel) * chunkBytes,
                 longest(REDUCED, parallel) * chunkBytes,
-                touchedBytes);
+                Amounts.touchedBytes(kind, ranks, totalBytes));
     }
 
     private double longest(int count, int parallel) {

@@ -35,7 +35,7 @@ final class SelectingEngine implements Engine {
      * An engine.
      *
      * @param source where the model comes from, asked when it is first needed: that reads files
-     * @param cores how many ranks make progress at a time at most
+     * @param cores how many threads make progress at a time at most
      */
     SelectingEngine(Supplier<Calibration> source, int cores) {
         this.source = source;
@@ -109,14 +109,15 @@ final class SelectingEngine implements Engine {
         return elements * operation.type().sizeBytes();
     }
 
-    private Engine chosen(OperationKind kind, int participants, long totalBytes, boolean prepares) {
+    private Engine chosen(
+            OperationKind kind, int participants, long totalBytes, boolean mayPrepare) {
         AtomicReferenceArray<Engine[]> byRanks = tables.get(kind);
         if (byRanks == null || participants == 1 || participants > ScheduleEngine.MOST_RANKS) {
             return direct;
         }
         Engine[] table = byRanks.get(participants);
         if (table == null) {
-            if (!prepares) {
+            if (!mayPrepare) {
                 return direct;
             }
             table = table(kind, participants);

@@ -6,16 +6,18 @@ package org.nccl4j.cpu;
  * <p>Thread safety: immutable.
  *
  * @param ranks how many
- * @param cores how many of them make progress at a time at most
+ * @param cores how many threads make progress at a time at most
  */
 record Topology(int ranks, int cores) {
-    /** Whether an operation is too small to be handed to other threads. */
-    boolean isAlone(double touchedBytes) {
-        return ranks == 1 || cores == 1 || touchedBytes <= 2.0 * Scheduler.SMALL_BYTES;
-    }
-
-    /** How many ranks make progress at a time. */
-    int parallel(double touchedBytes) {
-        return isAlone(touchedBytes) ? 1 : Math.min(ranks, cores);
+    /**
+     * Whether the scheduler finds an operation too small to be handed to other threads.
+     *
+     * @param sizeBytes its {@link Amounts#sizeBytes}
+     * @param steps its {@link Engine#steps}
+     */
+    boolean isAlone(double sizeBytes, long steps) {
+        return ranks == 1
+                || cores == 1
+                || Work.costBytes((long) sizeBytes, steps) <= Scheduler.SMALL_BYTES;
     }
 }

@@ -57,7 +57,12 @@ abstract class Work extends Chore {
 
     /** What running it takes, as bytes to be moved. */
     final long costBytes() {
-        return Math.max(LEAST_COST_BYTES, Math.max(sizeBytes(), STEP_COST_BYTES * steps()));
+        return costBytes(sizeBytes(), steps());
+    }
+
+    /** What running a work of some bytes and steps takes, as bytes to be moved. */
+    static long costBytes(long sizeBytes, long steps) {
+        return Math.max(LEAST_COST_BYTES, Math.max(sizeBytes, STEP_COST_BYTES * steps));
     }
 
     /** Bytes that are moved in all, roughly. */

@@ -81,11 +81,11 @@ class CalibrationTest {
     @CsvSource(
             delimiter = '|',
             value = {
-                "format=1 | format=2 | another machine or version: its format is 2, here it is 1",
+                "format=2 | format=1 | another machine or version: its format is 1, here it is 2",
                 "processors=3 | processors=4 | its processors is 4, here it is 3",
                 "kernels=vector | kernels=plain | its kernels is plain, here it is vector",
                 "Some(R) | Other | its processor is Other Processor @ 2 GHz, here it is Some(R)",
-                "format=1 | | malformed: it has no format",
+                "format=2 | | malformed: it has no format",
                 "date=2026-11-30 | | malformed: it has no date",
                 "direct.alpha-us=3.0000 | direct.alpha-us=x | direct.alpha-us=x is no rate",
                 "direct.alpha-us=3.0000 | direct.alpha-us=-1 | direct.alpha-us=-1 is no rate",

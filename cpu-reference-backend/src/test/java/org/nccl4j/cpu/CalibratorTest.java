@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -10,6 +11,27 @@ import org.junit.jupiter.api.Timeout;
 /** A short calibration: what it finds depends on the machine, that it finds something does not. */
 @Timeout(60)
 class CalibratorTest {
+    @Test
+    void allIsClosedWhateverAnotherCloseThrows() {
+        List<String> closed = new ArrayList<>();
+        IllegalStateException first = new IllegalStateException("first");
+        IllegalStateException second = new IllegalStateException("second");
+        assertThatThrownBy(() ->
+                        Calibrator.close(
+                                List.of(
+                                        () -> closed.add("a"),
+                                        () -> {
+                                            throw second;
+                                        },
+                                        () -> {
+                                            throw first;
+                                        },
+                                        () -> closed.add("b"))))
+                .isSameAs(first)
+                .hasSuppressedException(second);
+        assertThat(closed).containsExactly("b", "a");
+    }
+
     @Test
     void findsRatesThatCanBeUsedAndSaysSo() {
         List<Double> progress = new ArrayList<>();

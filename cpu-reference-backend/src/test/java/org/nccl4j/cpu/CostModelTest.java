@@ -7,7 +7,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
+import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.DataType;
+import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.cpu.schedule.Collective;
+import org.nccl4j.cpu.schedule.Schedule;
 import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 
 /** Amounts, predictions and choices; the times are made up, so that they follow from the rates. */
@@ -20,10 +24,7 @@ class CostModelTest {
 
     private static Amounts amounts(ScheduleAlgorithm algorithm, int ranks, int cores, long bytes) {
         return new ScheduleAmounts(algorithm.schedule(Collective.ALL_REDUCE, ranks))
-                .of(
-                        new Topology(ranks, cores),
-                        bytes,
-                        Amounts.touchedBytes(OperationKind.ALL_REDUCE, ranks, bytes));
+                .of(OperationKind.ALL_REDUCE, new Topology(ranks, cores), bytes);
     }
 
     @Test
@@ -76,6 +77,129 @@ class CostModelTest {
         assertThat(scatter).isEqualTo(new Amounts(1, 4, 5, 4 * MIB, 12 * MIB, 40 * MIB));
         assertThat(Amounts.ofDirect(OperationKind.BARRIER, topology, 0))
                 .isEqualTo(new Amounts(0, 4, 0, 0, 0, 0));
+    }
+
+    @Test
+    void theDirectEngineUsesCoresBeyondItsRanks() {
+        // 64 KiB among two ranks is 16 of the least shares: one for each core.
+        Topology two = new Topology(2, 8);
+        Amounts allReduce = Amounts.ofDirect(OperationKind.ALL_REDUCE, two, 64 << 10);
+        assertThat(allReduce).isEqualTo(new Amounts(1, 2, 4, 2 * 8 << 10, 8 << 10, 4 * 64 << 10));
+        // A schedule has a thread per rank, whatever there is besides.
+        assertThat(amounts(ScheduleAlgorithm.RING, 2, 8, 64 << 10))
+                .isEqualTo(amounts(ScheduleAlgorithm.RING, 2, 2, 64 << 10));
+        // Not small among 16 ranks, but enough for three shares only.
+        Topology many = new Topology(16, 8);
+        assertThat(Amounts.ofDirect(OperationKind.BROADCAST, many, 12 << 10).movedBytes())
+                .isEqualTo(16 * 4 << 10);
+        // Its blocks are cut as they lie end to end, those of all ranks.
+        assertThat(Amounts.ofDirect(OperationKind.ALL_TO_ALL, many, 12 << 10).movedBytes())
+                .isEqualTo(16 * 12 * 1024 / 8);
+    }
+
+    @Test
+    void sharesAreThoseOfTheDirectEngine() {
+        DirectEngine engine =
+                new DirectEngine(
+                        8, KernelChoice.ofThisProcess(), 256 << 10, DirectEngine.LEAST_SHARE_BYTES);
+        for (OperationKind kind :
+                List.of(
+                        OperationKind.ALL_REDUCE,
+                        OperationKind.BROADCAST,
+                        OperationKind.ALL_GATHER,
+                        OperationKind.REDUCE_SCATTER,
+                        OperationKind.ALL_TO_ALL)) {
+            for (int ranks : new int[] {2, 16}) {
+                for (long bytes = 1 << 10; bytes <= 256 << 10; bytes *= 2) {
+                    Amounts amounts = Amounts.ofDirect(kind, new Topology(ranks, 8), bytes);
+                    long count = bytes / Float.BYTES;
+                    boolean blocks =
+                            kind == OperationKind.ALL_GATHER
+                                    || kind == OperationKind.REDUCE_SCATTER
+                                    || kind == OperationKind.ALL_TO_ALL;
+                    TestOperation operation =
+                            new TestOperation(
+                                            kind,
+                                            ranks,
+                                            DataType.FLOAT32,
+                                            blocks ? count / ranks : count,
+                                            kind == OperationKind.BROADCAST ? 0 : -1)
+                                    .with(ReduceOp.SUM);
+                    for (int p = 0; p < ranks; p++) {
+                        operation.buffers(p, count, count);
+                    }
+                    Engine.Run run = engine.start(operation);
+                    double written = kind == OperationKind.REDUCE_SCATTER ? bytes : ranks * bytes;
+                    assertThat(amounts.movedBytes())
+                            .as("%s %d ranks %d bytes", kind, ranks, bytes)
+                            .isEqualTo(written / (amounts.handovers() == 0 ? 1 : run.shares()));
+                    run.finish(false);
+                }
+            }
+        }
+    }
+
+    /** By the bytes of all ranks and the steps, as it counts them. */
+    @Test
+    void whatIsSmallIsSmallForTheScheduler() {
+        for (OperationKind kind : OperationKind.values()) {
+            Collective collective = ScheduleEngine.collective(kind);
+            if (collective == null) {
+                continue;
+            }
+            for (int ranks : new int[] {2, 4, 16}) {
+                Topology topology = new Topology(ranks, 8);
+                long small = Scheduler.SMALL_BYTES / ranks;
+                assertThat(sizeBytes(kind, ranks, small))
+                        .isEqualTo(Scheduler.SMALL_BYTES)
+                        .isEqualTo((long) Amounts.sizeBytes(kind, ranks, small));
+                assertThat(Amounts.ofDirect(kind, topology, small).handovers()).isZero();
+                assertThat(Amounts.ofDirect(kind, topology, small + 1).handovers()).isEqualTo(1);
+                for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
+                    if (algorithm.collectives().contains(collective)) {
+                        Schedule schedule = algorithm.schedule(collective, ranks);
+                        ScheduleAmounts amounts = new ScheduleAmounts(schedule);
+                        assertThat(amounts.of(kind, topology, small).handovers())
+                                .isEqualTo(
+                                        Work.costBytes(small * ranks, schedule.actions())
+                                                        <= Scheduler.SMALL_BYTES
+                                                ? 0
+                                                : 1);
+                        assertThat(amounts.of(kind, topology, small + 1).handovers()).isEqualTo(1);
+                    }
+                }
+            }
+        }
+        // Many steps take time even if there is next to nothing to move.
+        assertThat(
+                        new ScheduleAmounts(
+                                        ScheduleAlgorithm.RING.schedule(Collective.ALL_REDUCE, 64))
+                                .of(OperationKind.ALL_REDUCE, new Topology(64, 8), 64)
+                                .handovers())
+                .isEqualTo(1);
+    }
+
+    /** What the scheduler counts when an operation of a full buffer's size is joined. */
+    private static long sizeBytes(OperationKind kind, int ranks, long totalBytes) {
+        Part part = new Part();
+        BlockLayout layout = BlockLayout.even(totalBytes, ranks);
+        boolean blocks =
+                kind == OperationKind.ALL_GATHER
+                        || kind == OperationKind.REDUCE_SCATTER
+                        || kind == OperationKind.ALL_TO_ALL;
+        part.describe(
+                kind,
+                false,
+                null,
+                null,
+                blocks ? totalBytes / ranks : totalBytes,
+                DataType.INT8,
+                null,
+                0,
+                layout,
+                layout,
+                null);
+        return ranks * part.bytes(ranks);
     }
 
     @Test

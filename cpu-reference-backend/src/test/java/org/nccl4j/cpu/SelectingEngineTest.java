@@ -7,6 +7,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.LocalDate;
+import java.util.BitSet;
 import java.util.HashSet;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
@@ -48,8 +49,26 @@ class SelectingEngineTest {
         SelectingEngine engine = new SelectingEngine(() -> none, 2);
         assertThat(engine.name()).isEqualTo("auto");
         assertThat(engine.description()).startsWith("auto (not calibrated), direct (");
-        for (long bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {
-            assertThat(engine.algorithm(OperationKind.ALL_REDUCE, 2, bytes)).isEqualTo("direct");
+        for (int cores : new int[] {1, 2, 4, 8, 64}) {
+            engine = new SelectingEngine(() -> none, cores);
+            for (int ranks : new int[] {2, 3, 8, 16}) {
+                for (long bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {
+                    for (OperationKind kind : OperationKind.values()) {
+                        assertThat(engine.algorithm(kind, ranks, bytes))
+                                .as("%s %d ranks %d cores %d bytes", kind, ranks, cores, bytes)
+                                .isEqualTo(
+                                        CostModel.SHIPPED
+                                                .predictions(kind, new Topology(ranks, cores))
+                                                .best(bytes)
+                                                .name());
+                    }
+                    if (cores <= 2) {
+                        // As measured: the least traffic, and no core is left over.
+                        assertThat(engine.algorithm(OperationKind.ALL_REDUCE, ranks, bytes))
+                                .isEqualTo("direct");
+                    }
+                }
+            }
         }
     }
 
@@ -95,14 +114,18 @@ class SelectingEngineTest {
             assertThat(run instanceof ScheduleRun).isEqualTo(!name.equals("direct"));
             long steps = engine.steps(operation);
             assertThat(steps).isPositive();
-            boolean over = false;
-            while (!over) {
-                over = true;
-                for (int p = 0; p < 4; p++) {
-                    over &= run.progress(p) == Engine.Progress.DONE;
+            assertThat(run.shares()).isBetween(1, engine.mostShares(4));
+            BitSet open = new BitSet();
+            open.set(0, run.shares());
+            while (!open.isEmpty()) {
+                for (int share = open.nextSetBit(0);
+                        share >= 0;
+                        share = open.nextSetBit(share + 1)) {
+                    open.set(share, run.progress(share) != Engine.Progress.DONE);
                 }
             }
             run.finish(true);
+            operation.checkGuards();
         }
     }
 }
