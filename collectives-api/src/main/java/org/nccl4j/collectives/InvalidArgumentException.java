@@ -1,8 +1,14 @@
 package org.nccl4j.collectives;
 
-/** We refused a call before anything was enqueued; nothing has changed. */
+/**
+ * A call was wrong. Either it was refused before anything was enqueued ({@link
+ * Recovery#CORRECT_THE_CALL}: nothing has changed), or only the calls of all ranks together showed
+ * it, and their communicator has failed ({@link Recovery#RECREATE_COMMUNICATOR}).
+ */
 public final class InvalidArgumentException extends CollectiveException {
     private static final long serialVersionUID = 1L;
+
+    private final boolean communicatorFailed;
 
     /**
      * With a message.
@@ -10,7 +16,18 @@ public final class InvalidArgumentException extends CollectiveException {
      * @param message the whole story in a sentence or two
      */
     public InvalidArgumentException(String message) {
-        super(message, null);
+        this(message, false, null);
+    }
+
+    /**
+     * With a message, and whether the communicator has failed.
+     *
+     * @param message the whole story in a sentence or two
+     * @param communicatorFailed false if the call was refused, true if the ranks' calls did not go
+     *     together and it was too late to refuse one
+     */
+    public InvalidArgumentException(String message, boolean communicatorFailed) {
+        this(message, communicatorFailed, null);
     }
 
     /**
@@ -20,16 +37,21 @@ public final class InvalidArgumentException extends CollectiveException {
      * @param cause what led to it, or null
      */
     public InvalidArgumentException(String message, Throwable cause) {
+        this(message, false, cause);
+    }
+
+    private InvalidArgumentException(String message, boolean communicatorFailed, Throwable cause) {
         super(message, cause);
+        this.communicatorFailed = communicatorFailed;
     }
 
     @Override
     public Recovery recovery() {
-        return Recovery.CORRECT_THE_CALL;
+        return communicatorFailed ? Recovery.RECREATE_COMMUNICATOR : Recovery.CORRECT_THE_CALL;
     }
 
     @Override
     public InvalidArgumentException forThisThread() {
-        return new InvalidArgumentException(getMessage(), this);
+        return new InvalidArgumentException(getMessage(), communicatorFailed, this);
     }
 }

@@ -21,7 +21,9 @@ package org.nccl4j.collectives;
  * that a root or a sender may be done before its peers.
  *
  * <p>In place: exactly the address equalities that each method names. Any other overlap of what
- * this rank reads and writes is refused.
+ * this rank reads and writes is refused. What one rank writes, no other rank may read or write in
+ * the same operation; a backend that sees all ranks' memory fails the communicator with an {@link
+ * InvalidArgumentException}.
  *
  * <p>All methods throw {@link InvalidArgumentException} (count negative, root or peer out of range,
  * buffer too short, misaligned, closed, read-only, overlapping or on another device, stream of

@@ -22,6 +22,10 @@ final class CollectiveExceptionTest {
                 Arguments.of(new InvalidArgumentException("m"), Recovery.CORRECT_THE_CALL, null),
                 Arguments.of(
                         new InvalidArgumentException("m", CAUSE), Recovery.CORRECT_THE_CALL, CAUSE),
+                Arguments.of(
+                        new InvalidArgumentException("m", true),
+                        Recovery.RECREATE_COMMUNICATOR,
+                        null),
                 Arguments.of(new MismatchException("m"), Recovery.RECREATE_COMMUNICATOR, null),
                 Arguments.of(
                         new MismatchException("m", CAUSE), Recovery.RECREATE_COMMUNICATOR, CAUSE),

@@ -48,4 +48,16 @@ public interface BackendUnderTest {
     default boolean detectsMismatches() {
         return backend().capabilities().mismatchDetection();
     }
+
+    /**
+     * Whether ranks whose memory overlaps get an {@code InvalidArgumentException} in this mode;
+     * true if the backend finds mismatches and its devices are host memory, which it can then
+     * compare, unless overridden.
+     *
+     * @return whether overlap between ranks is found
+     */
+    default boolean detectsOverlap() {
+        return backend().capabilities().mismatchDetection()
+                && backend().capabilities().hostBuffers();
+    }
 }

@@ -3,6 +3,7 @@ package org.nccl4j.contract;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +23,7 @@ import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.Device;
 import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.Pending;
 import org.nccl4j.collectives.RankFailedException;
@@ -43,6 +45,7 @@ final class FailureScenarios {
                 List.of(
                         new Scenario("V10-all-to-all-v-pair-mismatch", FailureScenarios::pairs),
                         new Scenario("V11-count-mismatch", FailureScenarios::counts),
+                        new Scenario("overlap-between-ranks", FailureScenarios::overlap),
                         new Scenario("timeout-names-who-is-absent", FailureScenarios::timeout),
                         new Scenario("timeout-of-a-split", FailureScenarios::splitTimeout),
                         new Scenario("timeout-names-the-oldest", FailureScenarios::oldest),
@@ -390,6 +393,42 @@ final class FailureScenarios {
                         });
         told(stage, failures, List.of("allReduce", "rank 0", "rank 1", "1024", "1023"));
         recovers(stage, ranks, expected(stage));
+    }
+
+    /** Two ranks that are to receive into the same memory, or one into what another sends. */
+    private static void overlap(Stage stage) {
+        if (!stage.detectsOverlap()) {
+            throw stage.unsupported("overlap between ranks is not noticed");
+        }
+        for (boolean sent : new boolean[] {false, true}) {
+            RankSet ranks = stage.ranks(3);
+            try (Arena arena = Arena.ofShared()) {
+                DeviceBuffer shared = DeviceBuffer.wrap(arena.allocate(3 * 48, 64));
+                List<CollectiveException> failures =
+                        failures(
+                                ranks,
+                                everyRank(ranks),
+                                rank -> {
+                                    DeviceBuffer own = rank.newBuffer(4 * 12);
+                                    DeviceBuffer slice = shared.slice(rank.rank() * 44L, 4 * 12);
+                                    rank.communicator()
+                                            .allReduce(
+                                                    sent && rank.rank() == 1 ? slice : own,
+                                                    sent && rank.rank() == 1 ? own : slice,
+                                                    12,
+                                                    TYPE,
+                                                    ReduceOp.SUM,
+                                                    rank.stream());
+                                });
+                for (CollectiveException failure : failures) {
+                    assertThat(failure).isInstanceOf(InvalidArgumentException.class);
+                    assertThat(failure.getMessage())
+                            .contains("allReduce", "rank 0", "rank 1", "48", "4 bytes");
+                }
+                recovers(stage, ranks, InvalidArgumentException.class);
+                assertThat(shared.hostSegment().toArray(ValueLayout.JAVA_BYTE)).containsOnly(0);
+            }
+        }
     }
 
     private static void timeout(Stage stage) {

@@ -46,6 +46,10 @@ final class Stage implements AutoCloseable {
         return underTest.detectsMismatches();
     }
 
+    boolean detectsOverlap() {
+        return underTest.detectsOverlap();
+    }
+
     long seed() {
         return seed;
     }

@@ -56,6 +56,8 @@ final class Clique {
     /** Those who wait for it to abort, to become idle or for a host call. */
     final WaitList waiters = new WaitList();
 
+    final Overlaps overlaps;
+
     private final SlotRing collectives;
     private final SlotRing[] pairs;
     private final AtomicLongArray sentBytes;
@@ -79,6 +81,7 @@ final class Clique {
         for (int rank = 0; rank < size; rank++) {
             members[rank] = new Member(this, rank, seats.get(rank));
         }
+        this.overlaps = new Overlaps(size);
         this.collectives = new SlotRing(this, -1, -1);
         this.pairs = new SlotRing[size * size];
         this.sentBytes = new AtomicLongArray(size * size);

@@ -92,9 +92,9 @@ final class Match extends Work implements JoinedOperation {
     /**
      * Takes a rank's call.
      *
-     * @return null, or how it contradicts what other ranks have called
+     * @return null, or how it contradicts or spoils what other ranks have called
      */
-    MismatchException post(int participant, int rank, Part part) {
+    CollectiveException post(int participant, int rank, Part part) {
         part.match = this;
         part.participant = participant;
         part.number = number;
@@ -111,9 +111,13 @@ final class Match extends Work implements JoinedOperation {
         }
         if (posted == parts.length) {
             if (part.kind == OperationKind.ALL_TO_ALL_V) {
-                return contradictingPair();
+                MismatchException contradiction = contradictingPair();
+                return contradiction == null ? clique.overlaps.check(this) : contradiction;
             }
             complete = part.isEmpty();
+            if (!complete) {
+                return clique.overlaps.check(this);
+            }
         }
         return null;
     }

@@ -161,6 +161,35 @@ final class Part {
         };
     }
 
+    /**
+     * How far what this rank reads reaches from where its buffer starts: with a layout, to the end
+     * of the last block.
+     */
+    long readBytes(int size) {
+        if (sendSegment == null) {
+            return 0;
+        }
+        return switch (kind) {
+            case REDUCE_SCATTER, SCATTER, ALL_TO_ALL -> type.bytes(countElements) * size;
+            case ALL_GATHER_V -> type.bytes(recvLayout.countElements(participant));
+            case REDUCE_SCATTER_V, ALL_TO_ALL_V -> type.bytes(sendLayout.extentElements());
+            default -> type.bytes(countElements);
+        };
+    }
+
+    /** The same of what this rank writes. */
+    long writtenBytes(int size) {
+        if (recvSegment == null) {
+            return 0;
+        }
+        return switch (kind) {
+            case ALL_GATHER, GATHER, ALL_TO_ALL -> type.bytes(countElements) * size;
+            case REDUCE_SCATTER_V -> type.bytes(sendLayout.countElements(participant));
+            case ALL_GATHER_V, ALL_TO_ALL_V -> type.bytes(recvLayout.extentElements());
+            default -> type.bytes(countElements);
+        };
+    }
+
     /** Forgets all that would keep memory reachable. */
     void clear() {
         send = null;

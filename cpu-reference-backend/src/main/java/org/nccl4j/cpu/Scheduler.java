@@ -5,7 +5,6 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.nccl4j.collectives.CollectiveException;
-import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.UniqueId;
 
 /**
@@ -304,7 +303,7 @@ final class Scheduler {
             participant = 1;
         }
         Match match = ring.at(number);
-        MismatchException contradiction = match.post(participant, member.rank, part);
+        CollectiveException contradiction = match.post(participant, member.rank, part);
         member.lastEnqueued = part.kind;
         member.lastEnqueuedNumber = number;
         member.lastEnqueuedPeer = part.sender ? part.root : ~part.root;
@@ -431,7 +430,7 @@ final class Scheduler {
         member.lastEnqueuedNumber = number;
         Part part = new Part();
         part.describe(kind, false, null, null, 0, null, null, -1, null, null, null);
-        MismatchException contradiction = match.post(member.rank, member.rank, part);
+        CollectiveException contradiction = match.post(member.rank, member.rank, part);
         call.give(member.rank, given);
         if (clique.cause != null) {
             // Another rank's part in this very call has failed it.

@@ -5,6 +5,7 @@ import java.util.StringJoiner;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.CommunicatorAbortedException;
+import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
@@ -132,6 +133,42 @@ final class Wording {
                         + " expects "
                         + expected
                         + "; make the plans from exchangeCounts and create a new communicator");
+    }
+
+    static InvalidArgumentException overlap(Match match, Overlaps.Range one, Overlaps.Range other) {
+        long start = Math.max(one.start(), other.start());
+        long end = Math.min(one.end(), other.end());
+        return new InvalidArgumentException(
+                "communicator '"
+                        + match.clique.name
+                        + "': ranks' memory overlaps in "
+                        + name(match)
+                        + ": "
+                        + range(match, one)
+                        + " and "
+                        + range(match, other)
+                        + " have "
+                        + (end - start)
+                        + " bytes in common from 0x"
+                        + Long.toHexString(start)
+                        + "; what a rank receives into no other rank may use: give each rank"
+                        + " memory of its own, or slices that lie apart (their offsets and lengths"
+                        + " are bytes, counts are elements), and create a new communicator",
+                true);
+    }
+
+    private static String range(Match match, Overlaps.Range range) {
+        return "what rank "
+                + range.rank()
+                + "/"
+                + match.clique.size
+                + (range.written() ? " receives into" : " sends from")
+                + " [0x"
+                + Long.toHexString(range.start())
+                + ", +"
+                + (range.end() - range.start())
+                + ")"
+                + (range.block() < 0 ? "" : " as block " + range.block());
     }
 
     static RankFailedException closedPeer(Match match, int rank) {
