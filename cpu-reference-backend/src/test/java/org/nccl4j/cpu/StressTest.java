@@ -58,7 +58,8 @@ final class StressTest {
         SplittableRandom random = new SplittableRandom(seed);
         int size = 1 + random.nextInt(8);
         int cores = 1 + random.nextInt(3);
-        Run run = new Run(seed, size, cores, new ReferenceEngine(), DEADLINE);
+        HookedEngine engine = new HookedEngine(engine(seed, size), (operation, share) -> {});
+        Run run = new Run(seed, size, cores, engine, DEADLINE);
         run.start();
         run.join();
         assertThat(run.troubles).as("seed " + seed).isEmpty();
@@ -74,14 +75,14 @@ final class StressTest {
         Trouble trouble = Trouble.values()[random.nextInt(Trouble.values().length)];
         int victim = random.nextInt(size);
         AtomicInteger piecesLeft = new AtomicInteger(1 + random.nextInt(400));
-        Engine engine =
-                trouble == Trouble.ENGINE
-                        ? new HookedEngine((operation, participant) -> {
-                            if (piecesLeft.decrementAndGet() == 0) {
+        HookedEngine engine =
+                new HookedEngine(
+                        engine(seed, size),
+                        (operation, share) -> {
+                            if (trouble == Trouble.ENGINE && piecesLeft.decrementAndGet() == 0) {
                                 throw new IllegalStateException("broken on purpose");
                             }
-                        })
-                        : new ReferenceEngine();
+                        });
         Run run = new Run(seed, size, cores, engine, SHORT);
         run.trouble = trouble;
         run.victim = victim;
@@ -107,11 +108,12 @@ final class StressTest {
     void groupsOfAllRanksEndWholeOrNotAtAll(long seed) {
         SplittableRandom random = new SplittableRandom(31 * seed + 7);
         int size = 1 + random.nextInt(6);
+        HookedEngine engine = new HookedEngine(engine(seed, size), (operation, share) -> {});
         try (World world =
                 new World(
                         size,
                         1 + random.nextInt(3),
-                        new ReferenceEngine(),
+                        engine,
                         config -> config.withAbortOnFailure(random.nextBoolean()))) {
             List<Communicator> bystanders =
                     world.backend.createLocal(
@@ -179,6 +181,18 @@ final class StressTest {
             }
             world.backend.closeAll(bystanders);
         }
+        engine.assertRulesKept();
+    }
+
+    /** An engine whose shares are the ranks, or one that has more or fewer. */
+    private static Engine engine(long seed, int size) {
+        SplittableRandom random = new SplittableRandom(17 * seed + size);
+        if (random.nextInt(3) == 0) {
+            return new ReferenceEngine();
+        }
+        int mostShares = 1 + random.nextInt(20);
+        int pieceBytes = 64 << random.nextInt(12);
+        return new DirectEngine(mostShares, KernelChoice.ofThisProcess(), pieceBytes, 64);
     }
 
     /** One program on one world. */
@@ -187,6 +201,7 @@ final class StressTest {
 
         final long seed;
         final int size;
+        final HookedEngine engine;
         final RecordingLog log = new RecordingLog();
         final CpuBackend backend;
         final List<Communicator> world;
@@ -198,9 +213,10 @@ final class StressTest {
         int victim = -1;
         int troubleAt = -1;
 
-        Run(long seed, int size, int cores, Engine engine, Duration operationTimeout) {
+        Run(long seed, int size, int cores, HookedEngine engine, Duration operationTimeout) {
             this.seed = seed;
             this.size = size;
+            this.engine = engine;
             backend = new CpuBackend(engine, new CpuDevices(new Scheduler(cores, log)));
             world =
                     backend.createLocal(
@@ -290,6 +306,10 @@ final class StressTest {
                                 text -> assertThat(text).startsWith("the engine failed"));
             }
             assertNoThreadLeft(seed);
+            engine.assertRulesKept();
+            assertThat(engine.completed.get() + engine.givenUp.get())
+                    .as("seed %d: all runs have ended", seed)
+                    .isEqualTo(engine.started.get());
         }
 
         private static boolean failed(DeviceStream stream) {

@@ -1,14 +1,25 @@
 package org.nccl4j.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
+import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
@@ -22,13 +33,24 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.CollectiveTimeoutException;
+import org.nccl4j.collectives.Communicator;
+import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.CommunicatorStatus;
+import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
+import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.WaitInterruptedException;
+import org.nccl4j.cpu.Engine.Progress;
+import org.nccl4j.cpu.ScriptedEngine.Script;
 
 /** Who runs works, and that nobody else does. */
 final class WorkersTest {
     private static final int LARGE = 1 << 20;
+
+    /** Too large to be run where it gets ready, too small for a share to bring more workers. */
+    private static final int MEDIUM = 1 << 16;
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3})
@@ -85,8 +107,9 @@ final class WorkersTest {
                     assertThat(thread.isAlive()).isFalse();
                 }
             }
-            // A broken rule would have failed the communicator.
+            // A broken rule would have failed the communicator, or been logged.
             assertThat(world.rank(0).status()).isInstanceOf(CommunicatorStatus.Ready.class);
+            assertThat(world.log.entries(System.Logger.Level.ERROR)).isEmpty();
         }
     }
 
@@ -112,6 +135,7 @@ final class WorkersTest {
             int participants = operation.participants();
             AtomicIntegerArray published = new AtomicIntegerArray(participants);
             AtomicIntegerArray inside = new AtomicIntegerArray(participants);
+            AtomicBoolean finished = new AtomicBoolean();
             int[] steps = new int[participants];
             return new Run() {
                 @Override
@@ -144,6 +168,9 @@ final class WorkersTest {
 
                 @Override
                 public void finish(boolean done) {
+                    if (!finished.compareAndSet(false, true)) {
+                        throw new IllegalStateException("finished twice");
+                    }
                     for (int participant = 0; participant < participants; participant++) {
                         if (steps[participant] != STEPS || inside.get(participant) != 0) {
                             throw new IllegalStateException("finished too early");
@@ -355,6 +382,385 @@ final class WorkersTest {
             }
             assertThat(pieces.get()).isGreaterThanOrEqualTo(streams.length);
         }
+    }
+
+    // ---- who runs which share
+
+    /** Each share needs a thread of its own: its runner waits for the other's. */
+    @Test
+    @Timeout(60)
+    void aCallerAndAWorkerRunAWorkTogetherEachItsOwnShare() {
+        int operations = 50;
+        Map<Long, CountDownLatch> bothInside = new ConcurrentHashMap<>();
+        Thread[][] runners = new Thread[2][operations];
+        HookedEngine engine =
+                scripted(
+                        2,
+                        (operation, share) -> {
+                            runners[share][(int) operation.sequence()] = Thread.currentThread();
+                            meet(
+                                    bothInside.computeIfAbsent(
+                                            operation.sequence(), number -> new CountDownLatch(2)));
+                            return Progress.DONE;
+                        });
+        try (World world = new World(1, 2, engine, config -> config)) {
+            DeviceBuffer buffer = world.zeros(0, MEDIUM);
+            for (int i = 0; i < operations; i++) {
+                world.allReduce(0, buffer);
+                world.stream(0).synchronize(World.LONG);
+            }
+        }
+        // Callers take the first place, workers the last.
+        assertThat(runners[0]).containsOnly(Thread.currentThread());
+        assertThat(runners[1]).allMatch(WorkersTest::isWorker);
+        engine.assertRulesKept();
+    }
+
+    /** Whoever comes first stays in its share until all others are done. */
+    @Test
+    @Timeout(60)
+    void sharesThatNobodyHasBegunAreRunByWhoeverIsFree() {
+        int operations = 50;
+        int shares = 5;
+        Map<Long, CountDownLatch> othersDone = new ConcurrentHashMap<>();
+        Map<Long, Thread> first = new ConcurrentHashMap<>();
+        Map<Long, Set<Thread>> others = new ConcurrentHashMap<>();
+        HookedEngine engine =
+                scripted(
+                        shares,
+                        (operation, share) -> {
+                            long number = operation.sequence();
+                            CountDownLatch latch =
+                                    othersDone.computeIfAbsent(
+                                            number, each -> new CountDownLatch(shares - 1));
+                            if (first.putIfAbsent(number, Thread.currentThread()) == null) {
+                                await(latch);
+                            } else {
+                                others.computeIfAbsent(
+                                                number, each -> ConcurrentHashMap.newKeySet())
+                                        .add(Thread.currentThread());
+                                latch.countDown();
+                            }
+                            return Progress.DONE;
+                        });
+        try (World world = new World(1, 2, engine, config -> config)) {
+            DeviceBuffer buffer = world.zeros(0, MEDIUM);
+            for (int i = 0; i < operations; i++) {
+                world.allReduce(0, buffer);
+                world.stream(0).synchronize(World.LONG);
+            }
+        }
+        for (long number = 0; number < operations; number++) {
+            assertThat(others.get(number)).hasSize(1).doesNotContain(first.get(number));
+        }
+        engine.assertRulesKept();
+    }
+
+    @Test
+    @Timeout(60)
+    void aCallerRunsTheSharesOfAWorkerThatIsBusyElsewhere() throws Exception {
+        CountDownLatch busy = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
+        AtomicBoolean isFirst = new AtomicBoolean(true);
+        Queue<Thread> runners = new ConcurrentLinkedQueue<>();
+        HookedEngine engine =
+                scripted(
+                        4,
+                        (operation, share) -> {
+                            if (operation.sequence() > 0) {
+                                runners.add(Thread.currentThread());
+                            } else if (isFirst.getAndSet(false)) {
+                                busy.countDown();
+                                await(release);
+                            }
+                            return Progress.DONE;
+                        });
+        try (World world = new World(1, 2, engine, config -> config)) {
+            DeviceStream second = world.newStream(0);
+            DeviceBuffer buffer = world.zeros(0, MEDIUM);
+            world.allReduce(0, world.zeros(0, MEDIUM));
+            assertThat(busy.await(10, TimeUnit.SECONDS)).isTrue();
+            for (int i = 0; i < 20; i++) {
+                world.allReduce(0, buffer, second);
+                second.synchronize(World.LONG);
+            }
+            assertThat(runners).hasSize(20 * 4).containsOnly(Thread.currentThread());
+            assertThat(world.stream(0).poll()).isFalse();
+            release.countDown();
+            world.stream(0).synchronize(World.LONG);
+        }
+        engine.assertRulesKept();
+    }
+
+    /** It is the runner of the last share that ends it then. */
+    @Test
+    @Timeout(60)
+    void aWorkWhoseLeaderHasLeftIsEndedByAnother() {
+        int ledByCaller = 0;
+        for (int i = 0; i < 500 && ledByCaller < 10; i++) {
+            Thread caller = Thread.currentThread();
+            AtomicReference<Thread> leader = new AtomicReference<>();
+            CountDownLatch bothInside = new CountDownLatch(2);
+            CountDownLatch callerLeft = new CountDownLatch(1);
+            Script script =
+                    new Script() {
+                        @Override
+                        public void start(JoinedOperation operation) {
+                            leader.set(Thread.currentThread());
+                        }
+
+                        @Override
+                        public Progress progress(JoinedOperation operation, int share) {
+                            if (leader.get().equals(caller)) {
+                                meet(bothInside);
+                                if (!Thread.currentThread().equals(caller)) {
+                                    await(callerLeft);
+                                }
+                            }
+                            return Progress.DONE;
+                        }
+                    };
+            HookedEngine engine = scripted(2, script);
+            // No worker is there yet: most often the caller comes first.
+            try (World world = new World(1, 2, engine, config -> config)) {
+                world.allReduce(0, world.zeros(0, MEDIUM));
+                try {
+                    world.stream(0).synchronize(Duration.ofMillis(30));
+                } catch (CollectiveTimeoutException e) {
+                    assertThat(leader.get()).isSameAs(caller);
+                    ledByCaller++;
+                }
+                assertThat(engine.completed).hasValue(bothInside.getCount() > 0 ? 1 : 0);
+                callerLeft.countDown();
+                Awaitility.await()
+                        .pollInterval(Duration.ofMillis(1))
+                        .atMost(World.LONG)
+                        .until(() -> world.stream(0).poll());
+                assertThat(engine.completed).hasValue(1);
+            }
+            engine.assertRulesKept();
+        }
+        assertThat(ledByCaller).isEqualTo(10);
+    }
+
+    @Test
+    @Timeout(60)
+    void aCallerWhoseTimeIsUpLeavesItsShareToOthers() {
+        AtomicBoolean enough = new AtomicBoolean();
+        HookedEngine engine =
+                scripted(2, (operation, share) -> enough.get() ? Progress.DONE : Progress.ADVANCED);
+        try (World world = new World(1, 2, engine, config -> config)) {
+            world.allReduce(0, world.zeros(0, MEDIUM));
+            for (int i = 0; i < 10; i++) {
+                assertThatThrownBy(() -> world.stream(0).synchronize(Duration.ofMillis(5)))
+                        .isInstanceOf(CollectiveTimeoutException.class);
+            }
+            Thread.currentThread().interrupt();
+            assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                    .isInstanceOf(WaitInterruptedException.class);
+            assertThat(Thread.interrupted()).isTrue();
+            enough.set(true);
+            Awaitility.await().atMost(World.LONG).until(() -> world.stream(0).poll());
+            world.stream(0).synchronize(World.LONG);
+        }
+        assertThat(engine.completed).hasValue(1);
+        engine.assertRulesKept();
+    }
+
+    /** The only worker is held up, so that the caller runs all that the pump enqueues. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    @Timeout(60)
+    void aCallerHasItsTimeoutsAndInterruptsWhileOthersKeepItBusy(boolean interrupts)
+            throws Exception {
+        Thread caller = Thread.currentThread();
+        CountDownLatch busy = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
+        CountDownLatch helping = new CountDownLatch(100);
+        AtomicBoolean isFirst = new AtomicBoolean(true);
+        HookedEngine engine =
+                scripted(
+                        2,
+                        (operation, share) -> {
+                            if (isFirst.getAndSet(false)) {
+                                busy.countDown();
+                                await(release);
+                            } else if (Thread.currentThread().equals(caller)) {
+                                helping.countDown();
+                            }
+                            return Progress.DONE;
+                        });
+        AtomicBoolean over = new AtomicBoolean();
+        try (World world = new World(2, 2, engine, config -> config)) {
+            Communicator other =
+                    world.backend.createLocal(1, CommunicatorConfig.defaults()).getFirst();
+            List<DeviceStream> streams = new ArrayList<>();
+            for (int i = 0; i < 3; i++) {
+                streams.add(other.device().createStream());
+            }
+            DeviceBuffer buffer = other.device().allocate(4L * MEDIUM);
+            enqueue(other, buffer, streams.get(2), 1);
+            assertThat(busy.await(10, TimeUnit.SECONDS)).isTrue();
+            FutureTask<Boolean> pump =
+                    new FutureTask<>(() -> {
+                        long startNanos = System.nanoTime();
+                        boolean interrupted = !interrupts;
+                        for (int i = 0; !over.get(); i = 1 - i) {
+                            if (System.nanoTime() - startNanos > World.LONG.toNanos() / 2) {
+                                return false;
+                            }
+                            if (streams.get(i).poll()) {
+                                enqueue(other, buffer, streams.get(i), 100);
+                            }
+                            if (!interrupted && helping.getCount() == 0) {
+                                interrupted = true;
+                                caller.interrupt();
+                            }
+                            Thread.yield();
+                        }
+                        return true;
+                    });
+            enqueue(other, buffer, streams.get(0), 100);
+            enqueue(other, buffer, streams.get(1), 100);
+            // The other rank does not come until all is over.
+            world.rank(0).barrier(world.stream(0));
+            Thread.ofPlatform().daemon().start(pump);
+            if (interrupts) {
+                assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                        .isInstanceOf(WaitInterruptedException.class);
+            } else {
+                assertThatThrownBy(() -> world.stream(0).synchronize(Duration.ofMillis(300)))
+                        .isInstanceOf(CollectiveTimeoutException.class);
+            }
+            over.set(true);
+            assertThat(Thread.interrupted()).isEqualTo(interrupts);
+            assertThat(pump.get(30, TimeUnit.SECONDS))
+                    .as("it was heard while there was more to do")
+                    .isTrue();
+            assertThat(helping.getCount()).isZero();
+            release.countDown();
+            world.rank(1).barrier(world.stream(1));
+            world.synchronize();
+            world.backend.synchronizeAll(streams, World.LONG);
+            world.backend.closeAll(List.of(other));
+        }
+        engine.assertRulesKept();
+    }
+
+    private static void enqueue(
+            Communicator communicator, DeviceBuffer buffer, DeviceStream stream, int operations) {
+        for (int i = 0; i < operations; i++) {
+            communicator.allReduce(buffer, buffer, MEDIUM, DataType.INT32, ReduceOp.SUM, stream);
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void manyCallersOnFewCoresAllComeToTheirEnd() throws Exception {
+        int callers = 8;
+        long seed = System.nanoTime();
+        HookedEngine engine =
+                new HookedEngine(
+                        new DirectEngine(3, KernelChoice.ofThisProcess(), 16 << 10, 64),
+                        (operation, share) -> {});
+        RecordingLog log = new RecordingLog();
+        CpuBackend backend = new CpuBackend(engine, new CpuDevices(new Scheduler(2, log)));
+        List<FutureTask<Void>> tasks = new ArrayList<>();
+        for (int i = 0; i < callers; i++) {
+            long own = seed + i;
+            FutureTask<Void> task =
+                    new FutureTask<>(() -> {
+                        call(backend, new SplittableRandom(own));
+                        return null;
+                    });
+            tasks.add(task);
+            Thread.ofPlatform().daemon().start(task);
+        }
+        for (FutureTask<Void> task : tasks) {
+            try {
+                task.get(40, TimeUnit.SECONDS);
+            } catch (ExecutionException | TimeoutException e) {
+                throw new AssertionError("seed " + seed, e);
+            }
+        }
+        assertThat(engine.givenUp).hasValue(0);
+        assertThat(engine.completed).hasValue(engine.started.get());
+        engine.assertRulesKept();
+        assertThat(log.entries()).isEmpty();
+    }
+
+    /** 200 operations on an own communicator, each followed by a copy on another stream. */
+    private static void call(CpuBackend backend, SplittableRandom random) {
+        List<Communicator> ranks =
+                backend.createLocal(
+                        2, CommunicatorConfig.defaults().withOperationTimeout(World.LONG));
+        int most = 40_000;
+        List<DeviceBuffer> buffers = new ArrayList<>();
+        List<DeviceStream> streams = new ArrayList<>();
+        for (Communicator rank : ranks) {
+            buffers.add(rank.device().allocate(4L * most));
+            streams.add(rank.device().createStream());
+        }
+        CpuDevice device = (CpuDevice) ranks.getFirst().device();
+        DeviceBuffer copy = device.allocate(4L * most);
+        streams.add(device.createStream());
+        DeviceStream first = streams.get(0);
+        DeviceStream side = streams.get(2);
+        try (DeviceEvent reduced = device.createEvent();
+                DeviceEvent copied = device.createEvent()) {
+            for (int i = 0; i < 200; i++) {
+                int count = random.nextBoolean() ? 1 + random.nextInt(100) : most;
+                int value = random.nextInt(100);
+                first.fill(buffers.get(0).slice(0, 4L * count), (byte) value);
+                streams.get(1).fill(buffers.get(1).slice(0, 4L * count), (byte) 1);
+                backend.group(group -> {
+                    for (int rank = 0; rank < 2; rank++) {
+                        DeviceBuffer buffer = buffers.get(rank);
+                        group.on(ranks.get(rank))
+                                .allReduce(
+                                        buffer,
+                                        buffer,
+                                        count,
+                                        DataType.INT32,
+                                        ReduceOp.SUM,
+                                        streams.get(rank));
+                    }
+                });
+                first.record(reduced);
+                side.waitFor(reduced);
+                side.copy(buffers.get(0), copy, 4L * count);
+                side.record(copied);
+                first.waitFor(copied);
+                switch (random.nextInt(4)) {
+                    case 0 -> side.synchronize(World.LONG);
+                    case 1 -> first.synchronize(World.LONG);
+                    case 2 -> backend.synchronizeAll(streams, World.LONG);
+                    default -> {
+                        continue;
+                    }
+                }
+                assertThat(copy.hostSegment().asSlice(0, 4L * count).toArray(ValueLayout.JAVA_INT))
+                        .containsOnly(0x01010101 * (value + 1));
+            }
+        }
+        backend.synchronizeAll(streams, World.LONG);
+        backend.closeAll(ranks);
+        streams.forEach(DeviceStream::close);
+        buffers.forEach(DeviceBuffer::close);
+        copy.close();
+    }
+
+    private static HookedEngine scripted(int shares, Script script) {
+        return new HookedEngine(new ScriptedEngine(shares, script), (operation, share) -> {});
+    }
+
+    private static boolean isWorker(Thread thread) {
+        return thread.getName().startsWith("nccl4j-cpu-worker-");
+    }
+
+    private static void meet(CountDownLatch latch) {
+        latch.countDown();
+        await(latch);
     }
 
     @Test
