@@ -149,8 +149,10 @@ public final class Bench {
                             + name
                             + " cannot be used here: "
                             + String.join("\n  ", no.reasons())
-                            + "\n  (bench info tells more; --backend cpu needs no GPU, and --emulator"
-                            + " stands in for one)");
+                            + (name.equals(BenchOptions.NCCL)
+                                    ? "\n  (bench info tells more; --backend cpu needs no GPU, and"
+                                            + " --emulator stands in for one)"
+                                    : "\n  (bench info tells more)"));
         }
         return named.get();
     }

@@ -107,7 +107,8 @@ public final class Backends {
                 refusals.isEmpty()
                         ? "no backend is installed; add a backend's jar, such as that of"
                                 + " nccl4j-cpu-reference-backend, to the module or class path"
-                        : "no backend is available: " + String.join("; ", refusals));
+                        // The last one needs the least: it lacks only a setting of its own.
+                        : "no backend is available: " + String.join("\n  ", refusals.reversed()));
     }
 
     /** A reason ends with what to do, which is for those who miss the backend. */

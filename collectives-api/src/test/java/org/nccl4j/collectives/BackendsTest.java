@@ -122,7 +122,7 @@ final class BackendsTest {
                                         FakeBackend.unavailable("nccl", "no GPU")),
                                 log))
                 .isInstanceOf(LibraryUnavailableException.class)
-                .hasMessage("no backend is available: nccl: no GPU; cpu: no memory");
+                .hasMessage("no backend is available: cpu: no memory\n  nccl: no GPU");
         assertThatThrownBy(() -> Backends.preferred(List.of(), log))
                 .isInstanceOf(LibraryUnavailableException.class)
                 .hasMessage(
