@@ -320,18 +320,42 @@ final class BenchRun {
         return report.finish();
     }
 
-    /** Asks the backend before anything is printed; a name that does not exist is refused. */
+    /**
+     * Asks the backend before anything is printed; a name that does not exist is refused, and
+     * standard error says so if what was named does not run.
+     */
     private boolean isAlgorithmKnown(int ranks) {
-        if (options.work().algorithm().isPresent() || options.output().algorithms()) {
+        Optional<String> named = options.work().algorithm();
+        if (named.isPresent() || options.output().algorithms()) {
+            String operation = options.program().operation();
+            long bytes = options.sweep().minBytes();
             try {
-                backend.algorithm(
-                        options.program().operation(), ranks, options.sweep().minBytes(), config);
+                String runs = backend.algorithm(operation, ranks, bytes, config);
+                if (named.isPresent() && !isAmong(runs, named.get())) {
+                    // It may be the number of ranks that is too much for it.
+                    String one = backend.algorithm(operation, 1, bytes, config);
+                    console.err(
+                            "bench: "
+                                    + named.get()
+                                    + " does not do "
+                                    + operation.replace('_', '-')
+                                    + (isAmong(one, named.get()) ? " of " + ranks + " ranks" : "")
+                                    + "; "
+                                    + runs
+                                    + " runs it");
+                }
             } catch (InvalidArgumentException refused) {
                 console.err("bench: --algo: " + refused.getMessage());
                 return false;
             }
         }
         return true;
+    }
+
+    /** Whether what runs is one of the comma-separated names; auto is whatever it takes. */
+    private static boolean isAmong(String runs, String names) {
+        return names.equals("auto")
+                || Arrays.stream(names.split(",", -1)).anyMatch(name -> name.strip().equals(runs));
     }
 
     private int gpusPerThread() {

@@ -46,6 +46,16 @@ final class Help {
                   bench allreduce --backend nccl --emulator -g 8 -b 1K -e 64M
                                                           NCCL's backend without a GPU, on the
                                                           emulator: its times mean nothing
+                  bench allreduce --backend cpu --algo two-shot --show-algo
+                                                          one algorithm, named in each row
+                  bench explain allreduce --algo ring -g 4 -b 4K
+                                                          the steps of an algorithm
+                  bench calibrate                         measures; --algo auto then chooses by it
+
+                Beside bench, in the same folder:
+                  check-selector   whether --algo auto takes about the fastest
+                  peers/compare    the same tables for other libraries on this machine
+                  jmh              microbenchmarks
 
                 """
                         .lines()
@@ -75,11 +85,20 @@ final class Help {
         USAGE: bench explain <collective> [options]
 
         Prints how a collective is carried out: a line per step with what each rank sends, and the
-        bytes of each rank and of each pair. Runs nothing. Collectives: all_reduce, reduce_scatter,
-        all_gather, reduce, broadcast, alltoall.
+        bytes of each rank and of each pair. Runs nothing.
 
-          --algo NAME      the algorithm; default the first that the collective has. A name that
-                           does not exist is answered with those that do
+        Collectives and their algorithms:
+          all_reduce       ring, tree, halving-doubling, double-tree, hierarchical, hierarchical-3,
+                           torus-2d, torus-3d, star, one-shot, two-shot
+          reduce_scatter   ring
+          all_gather       ring
+          reduce           tree
+          broadcast        tree
+          alltoall         pairwise, bruck, hierarchical-exchange
+        direct, reference and auto, which programs take as well, have no steps to show.
+
+          --algo NAME      the algorithm; default the first in the list above, which is not what
+                           runs by default: that is told by --show-algo of a program
           -g,--ngpus N     ranks, default 4
           -b,--minbytes N  bytes of the full buffer, such as 4096, 4K, 1M; default 4K
           -d,--datatype T  element type, default float: chunks are whole elements
@@ -167,6 +186,10 @@ final class Help {
                   An option without effect on the CPU is accepted, and standard error says so: -y, -R,
                     -x, -D, -V and, where nothing captures, -G. On NCCL they act as in nccl-tests; what
                     this version cannot do there is refused and ends with 5.
+                  --algo: auto (default), which chooses by size and bench calibrate; direct; reference;
+                    or algorithms that bench explain --help lists by collective, such as tree or
+                    double-tree,bruck. What they cannot do is run by reference; standard error says
+                    so.
                   Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.
                   Before the first row of each type and reduction, rows that nobody sees run until
@@ -185,9 +208,7 @@ final class Help {
                   NCCL_TESTS_MIN_BW   expected average busbw in GB/s; below 90 % of it the run fails
                   NCCL4J_JAVA_OPTS    further options of the JVM, such as -Xmx4G
                   NCCL4J_CPU_ALGORITHM
-                                      what the CPU backend runs without --algo: auto (default), which
-                                      chooses by size and bench calibrate, direct, reference, or
-                                      algorithms that bench explain shows, such as double-tree,bruck
+                                      what the CPU backend runs without --algo; the same names
                   NCCL4J_CPU_REPRODUCIBLE
                                       1: the CPU backend adds in one order whatever the size; refuses
                                       an algorithm with another order

@@ -64,6 +64,26 @@ final class AlgorithmOptionTest {
         assertThat(row.has("algorithm")).isFalse();
     }
 
+    @ParameterizedTest
+    @CsvSource({
+        "all_reduce, bruck, 'bench: bruck does not do all-reduce; reference runs it'",
+        "sendrecv, 'ring,bruck', 'bench: ring,bruck does not do sendrecv; reference runs it'"
+    })
+    void whatAnAlgorithmCannotDoIsSaidToBeRunByAnother(String program, String given, String line) {
+        RunningBench run = RunningBench.run(program + " -g 2 -b 1K -e 1K -n 2 --algo " + given);
+        assertThat(run.code).as("%s", run).isEqualTo(ExitCode.OK);
+        assertThat(run.console.err().lines()).contains(line);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"auto", "direct", "reference", "'tree, bruck'"})
+    void whatRunsAsNamedIsSilent(String given) {
+        RunningBench run =
+                RunningBench.run(
+                        "all_reduce -g 2 -b 1K -e 1K -n 2 --algo=" + given.replace(" ", ""));
+        assertThat(run.console.err()).doesNotContain("does not do");
+    }
+
     @Test
     void aNameThatDoesNotExistIsRefusedBeforeTheTable() {
         RunningBench run = RunningBench.run("all_reduce -g 2 --algo halving-dubling");

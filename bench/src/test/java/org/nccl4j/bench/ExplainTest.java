@@ -66,6 +66,9 @@ final class ExplainTest {
             value = {
                 "allreduce --algo rign | there is no algorithm 'rign', only ring, tree,",
                 "allreduce --algo rign | (did you mean ring?)",
+                "allreduce --algo direct | has no steps to show, see docs/algorithms.md",
+                "alltoall --algo reference | with steps there are pairwise, bruck,",
+                "allreduce --algo auto | bench --show-algo tells which it takes;",
                 "allreduc | (did you mean all-reduce?)",
                 "sendrecv | no algorithm is described for 'sendrecv'",
                 "allreduce --algos ring | unknown option --algos. Did you mean --algo?",
@@ -82,6 +85,23 @@ final class ExplainTest {
         assertThat(run.code).as("%s", run).isEqualTo(ExitCode.ARGUMENTS);
         assertThat(run.console.err()).startsWith("bench: ").contains(advice);
         assertThat(run.console.out()).isEmpty();
+    }
+
+    @Test
+    void helpListsEveryAlgorithmOfACollective() {
+        String help = String.join(" ", Help.explain()).replaceAll(" +", " ");
+        for (String collective :
+                List.of(
+                        "all_reduce",
+                        "reduce_scatter",
+                        "all_gather",
+                        "reduce",
+                        "broadcast",
+                        "alltoall")) {
+            String refusal = explain(collective + " --algo none").console.err();
+            String names = refusal.replaceAll("(?s).*, only ([a-z0-9, -]+).*", "$1").strip();
+            assertThat(help).contains(" " + collective + " " + names + " ");
+        }
     }
 
     @Test

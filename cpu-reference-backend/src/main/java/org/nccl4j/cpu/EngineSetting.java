@@ -146,7 +146,7 @@ final class EngineSetting {
                             + reproducible
                             + " the order of additions is that of '"
                             + DIRECT
-                            + "' and no other");
+                            + "' and no other: name no algorithm, or turn reproducible mode off");
         }
         return engine;
     }
@@ -222,11 +222,26 @@ final class EngineSetting {
      * The algorithm that is meant for a collective.
      *
      * @param name its name; empty for the one that is described first
-     * @throws InvalidArgumentException with the names there are
+     * @throws InvalidArgumentException with the names there are; it tells what runs without steps
+     *     from what does not exist
      */
     static ScheduleAlgorithm algorithm(Collective collective, Optional<String> name) {
         List<String> titles = ScheduleAlgorithm.titles(collective);
         String wanted = name.orElse(titles.getFirst());
+        if (List.of(AUTO, DIRECT, REFERENCE).contains(wanted)) {
+            throw new InvalidArgumentException(
+                    collective.title()
+                            + ": "
+                            + (wanted.equals(AUTO)
+                                    ? "'auto' chooses for each operation; bench --show-algo tells"
+                                            + " which it takes"
+                                    : "'"
+                                            + wanted
+                                            + "' has no steps to show, see docs/algorithms.md for how"
+                                            + " it works")
+                            + "; with steps there are "
+                            + String.join(", ", titles));
+        }
         if (!titles.contains(wanted)) {
             throw new InvalidArgumentException(collective.title() + ": " + unknown(wanted, titles));
         }

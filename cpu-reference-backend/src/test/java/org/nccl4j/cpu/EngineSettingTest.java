@@ -129,7 +129,8 @@ class EngineSettingTest {
                 .isInstanceOf(InvalidArgumentException.class)
                 .hasMessage(
                         "algorithm 'ring': with environment variable NCCL4J_CPU_REPRODUCIBLE=1 the"
-                                + " order of additions is that of 'direct' and no other");
+                                + " order of additions is that of 'direct' and no other: name no algorithm,"
+                                + " or turn reproducible mode off");
         assertThat(reproducible("true", "tree").refusal())
                 .hasValueSatisfying(why ->
                         assertThat(why)
