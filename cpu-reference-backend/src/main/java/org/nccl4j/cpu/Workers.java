@@ -448,6 +448,30 @@ final class Workers {
      */
     Outcome await(Waiter waiter, WaitList list, long startNanos, long budgetNanos) {
         Runner runner = new Runner(waiter, startNanos, budgetNanos);
+        try {
+            return await(runner, waiter, list, startNanos, budgetNanos);
+        } catch (RuntimeException | Error e) {
+            // Such as a full stack: others go on.
+            synchronized (scheduler) {
+                list.remove(waiter);
+                runner.leaveAll();
+            }
+            performLeftovers();
+            throw e;
+        }
+    }
+
+    /** Wakes those whom a change made by this thread called. */
+    private void performLeftovers() {
+        Chore chores;
+        synchronized (scheduler) {
+            chores = scheduler.takeChores(0);
+        }
+        perform(chores);
+    }
+
+    private Outcome await(
+            Runner runner, Waiter waiter, WaitList list, long startNanos, long budgetNanos) {
         while (true) {
             Work work = runner.nextWithoutLock();
             boolean parking = false;
@@ -629,6 +653,17 @@ final class Workers {
             }
         }
 
+        /** Something was thrown where nothing should be. Lock held. */
+        void leaveAll() {
+            if (mine != null) {
+                mine.alone = false;
+                queue(mine);
+                mine = null;
+            }
+            leavePlace();
+            leave();
+        }
+
         /** It has a place, or wants none any more. Lock held. */
         private void noLongerPlaceless() {
             if (wish != null) {
@@ -721,13 +756,14 @@ final class Workers {
             Throwable failure = null;
             boolean interruptedBefore = Thread.currentThread().isInterrupted();
             try {
-                int count = shares.count();
-                int first = (int) ((long) place * count / cores);
                 boolean leaving = false;
                 boolean calls = isWorker();
                 int yields = 0;
                 int stamp = 0;
                 while (!leaving && !finished && !shares.areAbandoned()) {
+                    // Again each time: it may have been of an earlier life.
+                    int count = shares.count();
+                    int first = (int) ((long) place * count / cores);
                     boolean moved = false;
                     int claims = 0;
                     int others = 0;
@@ -835,8 +871,8 @@ final class Workers {
                     ends |= share >= 0 && work.shares.finish(share);
                     ends |= leading && work.shares.stopLeading();
                 }
-                // Else a waiter takes it, who has it in its cache.
-                keeping = !(isWorker() && attended);
+                // Else it is the turn of others, or of a waiter, who has it in its cache.
+                keeping = ready.isEmpty() && !(isWorker() && attended);
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -896,9 +932,10 @@ final class Workers {
             work(runner);
         } catch (RuntimeException | Error e) {
             synchronized (scheduler) {
-                runner.leavePlace();
+                runner.leaveAll();
                 threads--;
             }
+            performLeftovers();
             scheduler.report("a worker thread failed; another takes its place", e);
         }
     }
