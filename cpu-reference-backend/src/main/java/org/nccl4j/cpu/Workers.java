@@ -103,6 +103,9 @@ final class Workers {
     /** Waiters that found no place and are to have the next one. */
     private final List<Placeless> placeless = new ArrayList<>();
 
+    /** Waiters that are parked because there was nothing to do, and come back if called. */
+    private final List<Placeless> resting = new ArrayList<>();
+
     private final boolean[] taken;
 
     /** Threads that hold a place. */
@@ -159,7 +162,7 @@ final class Workers {
 
     /** Makes sure that somebody comes for what there is, unless enough are there. */
     private void callWorker(int most) {
-        if (active >= cores || active - waiting >= most) {
+        if (active >= cores || call(resting) || active - waiting >= most) {
             return;
         }
         if (!idle.isEmpty()) {
@@ -269,7 +272,7 @@ final class Workers {
 
     /** Calls somebody to a place that has become free, if there is something to do there. */
     private void callForPlace(boolean foundSomething) {
-        if (callPlaceless()) {
+        if (call(placeless)) {
             return;
         }
         if (hasReady || (foundSomething && joinable() != null)) {
@@ -277,10 +280,10 @@ final class Workers {
         }
     }
 
-    /** Whether a waiter that has no place comes for one that is free. */
-    private boolean callPlaceless() {
-        for (int i = placeless.size() - 1; i >= 0; i--) {
-            Placeless next = placeless.get(i);
+    /** Whether one of some waiters that have no place comes for one that is free. */
+    private boolean call(List<Placeless> waiters) {
+        for (int i = waiters.size() - 1; i >= 0; i--) {
+            Placeless next = waiters.get(i);
             if (!next.isOver()) {
                 if (!next.called) {
                     next.called = true;
@@ -499,6 +502,7 @@ final class Workers {
                     }
                     if (parking && chores == null) {
                         list.add(waiter);
+                        runner.rest();
                     }
                 }
                 if (chores != null) {
@@ -514,8 +518,8 @@ final class Workers {
                             scheduler, runner.mayJoin ? leftNanos : Math.min(leftNanos, NAP_NANOS));
                     synchronized (scheduler) {
                         list.remove(waiter);
+                        runner.rested();
                     }
-                    runner.rested();
                 }
             }
             if (work != null) {
@@ -542,6 +546,9 @@ final class Workers {
 
         /** What stands for it among those who want a place, or null. */
         private Placeless wish;
+
+        /** What stands for it among those who rest, or null. */
+        private Placeless rest;
 
         /** The last work that was hot. */
         private Shares seen;
@@ -655,6 +662,7 @@ final class Workers {
 
         /** Something was thrown where nothing should be. Lock held. */
         void leaveAll() {
+            rested();
             if (mine != null) {
                 mine.alone = false;
                 queue(mine);
@@ -689,10 +697,22 @@ final class Workers {
             }
         }
 
-        /** It has parked. */
+        /** A waiter is about to park, with nothing to do. Lock held. */
+        void rest() {
+            if (mayJoin && wish == null) {
+                rest = new Placeless(waiter);
+                resting.add(rest);
+            }
+        }
+
+        /** It has parked. Lock held. */
         void rested() {
             mayJoin = true;
             idleSinceNanos = 0;
+            if (rest != null) {
+                resting.remove(rest);
+                rest = null;
+            }
         }
 
         /** Runs a work together with others. */
@@ -978,8 +998,8 @@ final class Workers {
             synchronized (scheduler) {
                 // Still in the list: nobody has called.
                 rested = idle.remove(self) && runner.mayJoin;
+                runner.rested();
             }
-            runner.rested();
         }
     }
 
