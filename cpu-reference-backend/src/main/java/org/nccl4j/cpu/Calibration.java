@@ -29,6 +29,9 @@ final class Calibration {
     /** To be raised when the meaning of a rate changes, or the speed of an engine. */
     static final int FORMAT = 2;
 
+    /** More than a file ever has. */
+    private static final long MOST_BYTES = 1 << 20;
+
     private static final String REMEDY =
             "the figures that nccl4j comes with are used; run bench/bench calibrate";
 
@@ -167,7 +170,16 @@ final class Calibration {
         if (file == null) {
             return;
         }
+        if (Files.exists(file) && !Files.isRegularFile(file)) {
+            // A pipe would be waited for, and a device may have no end.
+            refuse("is not a regular file");
+            return;
+        }
         try {
+            if (Files.size(file) > MOST_BYTES) {
+                refuse("is malformed: it has " + Files.size(file) + " bytes");
+                return;
+            }
             Properties read = properties(Files.readString(file));
             model = parse(read);
             origin = "calibrated " + read.getProperty("date");

@@ -110,7 +110,18 @@ class CalibrationTest {
     @Test
     void whatIsNoTextFileIsRefused() throws IOException {
         assertThat(of(folder, true).model()).isEqualTo(CostModel.SHIPPED);
-        refused("is not used, it cannot be read: ");
+        refused("is not used, it is not a regular file");
+        log = new RecordingLog();
+        Path endless = Path.of("/dev/zero");
+        if (Files.exists(endless)) {
+            assertThat(of(endless, true).model()).isEqualTo(CostModel.SHIPPED);
+            refused("is not used, it is not a regular file");
+            log = new RecordingLog();
+        }
+        Path large = folder.resolve("large");
+        Files.write(large, new byte[(1 << 20) + 1]);
+        assertThat(of(large, true).model()).isEqualTo(CostModel.SHIPPED);
+        refused("is not used, it is malformed: it has 1048577 bytes");
         log = new RecordingLog();
         Path bytes = folder.resolve("bytes");
         Files.write(bytes, new byte[] {(byte) 0xff, (byte) 0xfe, 0, 1});
