@@ -4,7 +4,7 @@
 # use_jdk25 exports JAVA_HOME as the first JDK 25 among: JAVA_HOME, the java on the PATH, and the
 # folders below where package managers and installers put JDKs. A JDK says what it is in its
 # "release" file, so nothing is started to find out. NCCL4J_JVM_DIRS (separated by colons) replaces
-# the list of folders. Without a JDK 25 it prints one line on stderr and fails.
+# the list of folders; empty it counts as unset. Without a JDK 25 it prints one line on stderr and fails.
 #
 # use_utf8 lets a JVM open every file: it reads and writes names in the encoding of the locale, and
 # under LC_ALL=C cannot even find its jars in a folder with an accent.
@@ -23,7 +23,7 @@ is_jdk25() {
 use_jdk25() {
     # A service or a cron job may have no HOME.
     jdk25_own=${HOME:+:$HOME/.sdkman/candidates/java:$HOME/.jdks:$HOME/Library/Java/JavaVirtualMachines}
-    jdk25_dirs=${NCCL4J_JVM_DIRS-/usr/lib/jvm:/usr/java:/opt/java:/opt:/Library/Java/JavaVirtualMachines$jdk25_own}
+    jdk25_dirs=${NCCL4J_JVM_DIRS:-/usr/lib/jvm:/usr/java:/opt/java:/opt:/Library/Java/JavaVirtualMachines$jdk25_own}
     if [ -n "${JAVA_HOME-}" ] && is_jdk25 "$JAVA_HOME"; then
         export JAVA_HOME
         return 0

@@ -212,8 +212,12 @@ final class Help {
                   NCCL4J_CPU_REPRODUCIBLE
                                       1: the CPU backend adds in one order whatever the size; refuses
                                       an algorithm with another order
+                  NCCL4J_CPU_KERNELS  plain or vector: what the CPU backend's direct engine adds with
+                  NCCL4J_CPU_CALIBRATION
+                                      file of bench calibrate that --algo auto chooses by
                   NCCL4J_LIBRARY_PATH folder of libnccl, libcudart and libcuda; single files by
                                       NCCL4J_NCCL_LIBRARY, _CUDART_LIBRARY and _CUDA_LIBRARY
+                  One of NCCL4J_* that is empty counts as unset.
                 """
                         .lines()
                         .toList());

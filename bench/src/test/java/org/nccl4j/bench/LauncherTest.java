@@ -172,6 +172,22 @@ final class LauncherTest {
     }
 
     @Test
+    void emptyVariablesCountAsUnset() throws Exception {
+        image();
+        List<String> unset = run(tree, "bench/bench", "allreduce").out();
+        environment.put("NCCL4J_JAVA_OPTS", "");
+        environment.put("NCCL4J_JVM_DIRS", "");
+        assertThat(run(tree, "bench/bench", "allreduce").out()).isEqualTo(unset);
+        // What folders there are depends on the machine: the one below HOME is among them.
+        environment.remove("JAVA_HOME");
+        environment.put("HOME", folder.toString());
+        Files.createSymbolicLink(folder.resolve(".jdks"), folder.resolve("jvm"));
+        String found = ". .mvn/jdk25.sh && use_jdk25 && echo \"$JAVA_HOME\"";
+        assertThat(run(tree, folder.resolve("tools/bash").toString(), "-c", found).status())
+                .isZero();
+    }
+
+    @Test
     void argumentsAndExitStatusPassThrough() throws Exception {
         Path image = image();
         environment.put("NCCL4J_JAVA_OPTS", "-Xmx1g  *");

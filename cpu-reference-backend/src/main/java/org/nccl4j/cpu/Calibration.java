@@ -90,7 +90,7 @@ final class Calibration {
         return of(System::getProperty, System::getenv);
     }
 
-    /** That of this machine by property and environment; null stands for what is not set. */
+    /** That of this machine by property and environment, as {@link Setting} reads them. */
     static Calibration of(UnaryOperator<String> properties, UnaryOperator<String> environment) {
         return of(
                 properties,
@@ -104,11 +104,10 @@ final class Calibration {
             UnaryOperator<String> environment,
             Machine machine,
             System.Logger log) {
-        String name = properties.apply(PROPERTY);
-        name = name == null ? environment.apply(VARIABLE) : name;
+        Optional<Setting> named = Setting.of(PROPERTY, properties, VARIABLE, environment);
         try {
-            if (name != null && !name.isEmpty()) {
-                return new Calibration(Path.of(name), true, machine, log);
+            if (named.isPresent()) {
+                return new Calibration(Path.of(named.get().value()), true, machine, log);
             }
             return new Calibration(
                     folder(properties, environment)

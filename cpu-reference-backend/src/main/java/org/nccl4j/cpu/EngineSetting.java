@@ -70,13 +70,13 @@ final class EngineSetting {
         return new EngineSetting(engine, null, null, Calibration::ofThisMachine);
     }
 
-    /** By property and environment; either function gives null for what is not set. */
+    /** By property and environment, as {@link Setting} reads them. */
     static EngineSetting of(UnaryOperator<String> properties, UnaryOperator<String> environment) {
-        Optional<Given> fixed =
-                given(properties, REPRODUCIBLE_PROPERTY, environment, REPRODUCIBLE_VARIABLE);
-        Optional<Given> wanted = given(properties, PROPERTY, environment, VARIABLE);
+        Optional<Setting> fixed =
+                Setting.of(REPRODUCIBLE_PROPERTY, properties, REPRODUCIBLE_VARIABLE, environment);
+        Optional<Setting> wanted = Setting.of(PROPERTY, properties, VARIABLE, environment);
         Supplier<Calibration> calibration = () -> Calibration.of(properties, environment);
-        Given read = null;
+        Setting read = null;
         try {
             String reproducible = null;
             if (fixed.isPresent()) {
@@ -95,27 +95,6 @@ final class EngineSetting {
             return new EngineSetting(
                     null, where + e.getMessage() + "; correct or unset it", null, calibration);
         }
-    }
-
-    /** A setting that somebody has made. */
-    private record Given(String origin, String value) {
-        @Override
-        public String toString() {
-            return origin + "=" + value;
-        }
-    }
-
-    private static Optional<Given> given(
-            UnaryOperator<String> properties,
-            String property,
-            UnaryOperator<String> environment,
-            String variable) {
-        String value = properties.apply(property);
-        if (value != null) {
-            return Optional.of(new Given("system property " + property, value));
-        }
-        return Optional.ofNullable(environment.apply(variable))
-                .map(found -> new Given("environment variable " + variable, found));
     }
 
     private static boolean isTrue(String value) {

@@ -1,5 +1,7 @@
 package org.nccl4j.cpu;
 
+import java.util.Optional;
+import java.util.function.UnaryOperator;
 import org.nccl4j.collectives.DataType;
 
 /**
@@ -36,7 +38,17 @@ final class KernelChoice {
      * @throws IllegalArgumentException if they name what is not there
      */
     static KernelChoice ofThisProcess() {
-        return named(Setting.value(PROPERTY, VARIABLE));
+        return of(System::getProperty, System::getenv);
+    }
+
+    static KernelChoice of(UnaryOperator<String> properties, UnaryOperator<String> environment) {
+        Optional<Setting> given = Setting.of(PROPERTY, properties, VARIABLE, environment);
+        try {
+            return named(given.map(Setting::value).orElse(null));
+        } catch (IllegalArgumentException e) {
+            // Without a setting there is nothing to refuse.
+            throw new IllegalArgumentException(given.orElseThrow() + ": " + e.getMessage(), e);
+        }
     }
 
     static KernelChoice plain() {
@@ -55,18 +67,13 @@ final class KernelChoice {
             case "vector" -> {
                 if (!hasVectors()) {
                     throw new IllegalArgumentException(
-                            Setting.source(PROPERTY, VARIABLE)
-                                    + "=vector needs a JVM that was started with --add-modules "
-                                    + MODULE);
+                            "it needs a JVM that was started with --add-modules " + MODULE);
                 }
                 yield vector(false);
             }
             default ->
                     throw new IllegalArgumentException(
-                            Setting.source(PROPERTY, VARIABLE)
-                                    + "="
-                                    + name
-                                    + ": there are plain and vector; leave it out for the best of them");
+                            "there are plain and vector; leave it out for the best of them");
         };
     }
 

@@ -1,21 +1,43 @@
 package org.nccl4j.cpu;
 
+import java.util.Optional;
+import java.util.function.UnaryOperator;
+
 /**
- * What a user sets by a system property or an environment variable; the property wins.
+ * What somebody has set by a system property or an environment variable. All settings of the CPU
+ * backend are read here, by one rule: the property wins, and what is empty or blank counts as not
+ * set, as NCCL has it with its variables.
  *
  * <p>Thread safety: immutable.
+ *
+ * @param origin where it is set, for messages
+ * @param value not blank
  */
-final class Setting {
-    private Setting() {}
+record Setting(String origin, String value) {
 
-    /** The value, or null if it is not set. */
-    static String value(String property, String variable) {
-        String value = System.getProperty(property);
-        return value != null ? value : System.getenv(variable);
+    /**
+     * Looks a setting up.
+     *
+     * @param properties a system property by its name; null if there is none
+     * @param environment an environment variable by its name; null if there is none
+     */
+    static Optional<Setting> of(
+            String property,
+            UnaryOperator<String> properties,
+            String variable,
+            UnaryOperator<String> environment) {
+        return given("system property " + property, properties.apply(property))
+                .or(() -> given("environment variable " + variable, environment.apply(variable)));
     }
 
-    /** Where the value comes from: for messages. */
-    static String source(String property, String variable) {
-        return System.getProperty(property) != null ? "-D" + property : variable;
+    private static Optional<Setting> given(String origin, String value) {
+        return Optional.ofNullable(value)
+                .filter(found -> !found.isBlank())
+                .map(found -> new Setting(origin, found));
+    }
+
+    @Override
+    public String toString() {
+        return origin + "=" + value;
     }
 }

@@ -145,6 +145,10 @@ class CalibrationTest {
         variables.put("XDG_CACHE_HOME", "relative is to be ignored");
         assertThat(place(properties, variables))
                 .hasValue(Path.of("/home/x/.cache/nccl4j").resolve(name));
+        variables.put(Calibration.VARIABLE, "");
+        properties.put(Calibration.PROPERTY, " ");
+        assertThat(place(properties, variables))
+                .hasValue(Path.of("/home/x/.cache/nccl4j").resolve(name));
         variables.put(Calibration.VARIABLE, "/some/file");
         assertThat(place(properties, variables)).hasValue(Path.of("/some/file"));
         properties.put(Calibration.PROPERTY, "/other/file");

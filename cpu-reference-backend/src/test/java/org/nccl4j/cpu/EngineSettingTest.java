@@ -7,7 +7,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
@@ -52,8 +55,29 @@ class EngineSettingTest {
         assertThatThrownBy(() -> backend.createLocal(2, CommunicatorConfig.defaults()))
                 .isInstanceOf(InvalidArgumentException.class)
                 .hasMessage(setting.refusal().orElseThrow());
-        assertThat(setting("", null).refusal()).isPresent();
         assertThat(setting("ring,", null).refusal()).isPresent();
+    }
+
+    /** Of properties and variables, each by itself and a property before a variable. */
+    @ParameterizedTest
+    @ValueSource(strings = {"", " ", "\t"})
+    void whatIsEmptyCountsAsNotSet(String empty) {
+        UnaryOperator<String> none = name -> null;
+        UnaryOperator<String> blank = name -> empty;
+        for (EngineSetting setting :
+                List.of(EngineSetting.of(none, blank), EngineSetting.of(blank, none))) {
+            assertThat(setting.refusal()).isEmpty();
+            assertThat(setting.reproducible()).isEmpty();
+            assertThat(setting.engine().name()).isEqualTo("auto");
+        }
+        assertThat(setting(empty, "tree").engine().name()).isEqualTo("tree");
+        String best = KernelChoice.named(null).description();
+        assertThat(KernelChoice.of(none, blank).description()).isEqualTo(best);
+        assertThat(KernelChoice.of(blank, none).description()).isEqualTo(best);
+        // Whoever names an algorithm in a program means one.
+        EngineSetting setting = setting(null, null);
+        assertThatThrownBy(() -> setting.engine(Optional.of(empty)))
+                .isInstanceOf(InvalidArgumentException.class);
     }
 
     @Test
@@ -63,9 +87,11 @@ class EngineSettingTest {
         assertThat(KernelChoice.named("plain").description()).isEqualTo("plain kernels");
         assertThat(KernelChoice.named(null).description().contains("jdk.incubator.vector"))
                 .isEqualTo(KernelChoice.hasVectors());
-        assertThatThrownBy(() -> KernelChoice.named("simd"))
+        Map<String, String> simd = Map.of(KernelChoice.PROPERTY, "simd");
+        assertThatThrownBy(() -> KernelChoice.of(simd::get, name -> null))
                 .isInstanceOf(IllegalArgumentException.class)
-                .hasMessageContaining("=simd: there are plain and vector");
+                .hasMessageStartingWith(
+                        "system property nccl4j.cpu.kernels=simd: there are plain and vector");
     }
 
     @Test
