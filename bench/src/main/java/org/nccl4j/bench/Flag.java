@@ -49,7 +49,11 @@ enum Flag {
     BACKEND((char) 0, "backend", "cpu/nccl/auto", "auto"),
     EMULATOR((char) 0, "emulator", "2.30 or 2.18", "none; 2.30 if no version is given"),
     COMM_BLOCKING((char) 0, "comm-blocking", "0/1 NCCL's blocking mode", "1"),
-    ALGORITHM((char) 0, "algo", "name: what the CPU backend runs", "NCCL4J_CPU_ALGORITHM, or auto"),
+    ALGORITHM(
+            (char) 0,
+            "algo",
+            "auto/direct/reference/algorithms: see below",
+            "NCCL4J_CPU_ALGORITHM, or auto"),
     SHOW_ALGORITHM((char) 0, "show-algo", "0/1 add what ran to each row", "0; 1 without a value"),
     TRACE(
             (char) 0,

@@ -186,9 +186,13 @@ final class Help {
                   An option without effect on the CPU is accepted, and standard error says so: -y, -R,
                     -x, -D, -V and, where nothing captures, -G. On NCCL they act as in nccl-tests; what
                     this version cannot do there is refused and ends with 5.
-                  --algo: auto (default), which chooses by size and bench calibrate; direct; reference;
-                    or algorithms that bench explain --help lists by collective, such as tree or
-                    double-tree,bruck. What they cannot do is run by reference; standard error says
+                  --algo takes one of these names for what the CPU backend runs:
+                      auto        chooses by size, by what bench calibrate has measured; the default
+                      direct      shared memory, one pass
+                      reference   the textbook's rings, chains and exchanges
+                    or algorithms that bench explain --help lists by collective: one, such as tree,
+                    or several with commas between, such as double-tree,bruck, none twice and no two
+                    for one collective. What they cannot do is run by reference; standard error says
                     so.
                   Each process of a launcher measures alone; standard error says so.
                   Too little memory is refused before the table instead of lowering -e.

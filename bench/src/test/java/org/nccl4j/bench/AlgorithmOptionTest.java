@@ -94,6 +94,16 @@ final class AlgorithmOptionTest {
                 .contains("(did you mean halving-doubling?)");
     }
 
+    @Test
+    void anAlgorithmThatIsNamedTwiceIsRefusedBeforeTheTable() {
+        RunningBench run = RunningBench.run("all_reduce -g 2 --algo ring,ring");
+        assertThat(run.code).isEqualTo(ExitCode.ARGUMENTS);
+        assertThat(run.console.out()).isEmpty();
+        assertThat(run.console.err())
+                .isEqualToIgnoringNewLines(
+                        "bench: --algo: algorithm 'ring,ring': 'ring' is named twice: name it once");
+    }
+
     @ParameterizedTest
     @CsvSource({"--algo ring, --algo", "--show-algo, --show-algo"})
     void ncclChoosesItself(String option, String named) {

@@ -2,10 +2,12 @@ package org.nccl4j.cpu;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
@@ -17,9 +19,9 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
  * Which engine runs operations: the one that a communicator's configuration names; else the one
  * that the system property {@value #PROPERTY} or, without it, the environment variable {@value
  * #VARIABLE} names; else the one that chooses for each operation. A name is {@value #AUTO}, {@value
- * #DIRECT}, {@value #REFERENCE}, or one or more algorithms, separated by commas, no two for one
- * collective. A setting that names what does not exist makes the backend unavailable: to measure
- * another algorithm than the one that was asked for would be worse.
+ * #DIRECT}, {@value #REFERENCE}, or one or more algorithms, separated by commas, none twice and no
+ * two for one collective. A setting that names what does not exist makes the backend unavailable:
+ * to measure another algorithm than the one that was asked for would be worse.
  *
  * <p>In reproducible mode (property {@value #REPRODUCIBLE_PROPERTY} or variable {@value
  * #REPRODUCIBLE_VARIABLE}) it is the direct engine, whose order of additions depends on nothing but
@@ -41,6 +43,9 @@ final class EngineSetting {
 
     /** The name of the {@link DirectEngine}. */
     static final String DIRECT = "direct";
+
+    /** The names that stand for all operations. */
+    private static final List<String> ENGINES = List.of(AUTO, DIRECT, REFERENCE);
 
     /** What runs without a name in the configuration; null if there is a refusal. */
     private final Engine engine;
@@ -108,7 +113,7 @@ final class EngineSetting {
     private static Engine make(
             String name, String reproducible, Supplier<Calibration> calibration) {
         Engine engine =
-                switch (name) {
+                switch (name.strip()) {
                     case AUTO ->
                             // Nothing is left to be chosen in reproducible mode.
                             reproducible == null
@@ -183,18 +188,25 @@ final class EngineSetting {
     }
 
     private static List<ScheduleAlgorithm> algorithms(String value) {
-        List<String> known = new ArrayList<>(List.of(AUTO, DIRECT, REFERENCE));
+        List<String> known = new ArrayList<>(ENGINES);
         for (ScheduleAlgorithm algorithm : ScheduleAlgorithm.values()) {
             known.add(algorithm.title());
         }
-        List<ScheduleAlgorithm> chosen = new ArrayList<>();
-        for (String name : value.split(",", -1)) {
-            chosen.add(
-                    ScheduleAlgorithm.named(name.strip())
-                            .orElseThrow(() ->
-                                    new IllegalArgumentException(unknown(name.strip(), known))));
+        Set<ScheduleAlgorithm> chosen = new LinkedHashSet<>();
+        for (String part : value.split(",", -1)) {
+            String name = part.strip();
+            if (ENGINES.contains(name)) {
+                throw new IllegalArgumentException(
+                        "'" + name + "' is for all operations: name it alone, or leave it out");
+            }
+            if (!chosen.add(
+                    ScheduleAlgorithm.named(name)
+                            .orElseThrow(
+                                    () -> new IllegalArgumentException(unknown(name, known))))) {
+                throw new IllegalArgumentException("'" + name + "' is named twice: name it once");
+            }
         }
-        return chosen;
+        return List.copyOf(chosen);
     }
 
     /**
@@ -207,7 +219,7 @@ final class EngineSetting {
     static ScheduleAlgorithm algorithm(Collective collective, Optional<String> name) {
         List<String> titles = ScheduleAlgorithm.titles(collective);
         String wanted = name.orElse(titles.getFirst());
-        if (List.of(AUTO, DIRECT, REFERENCE).contains(wanted)) {
+        if (ENGINES.contains(wanted)) {
             throw new InvalidArgumentException(
                     collective.title()
                             + ": "

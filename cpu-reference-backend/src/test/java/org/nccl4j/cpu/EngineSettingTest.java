@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Availability;
 import org.nccl4j.collectives.CommunicatorConfig;
@@ -100,6 +101,32 @@ class EngineSettingTest {
                 .hasValue(
                         "system property nccl4j.cpu.algorithm=ring,tree: ring and tree are both for"
                                 + " all-reduce; correct or unset it");
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = ';',
+            quoteCharacter = '"',
+            value = {
+                "ring,ring; 'ring' is named twice: name it once",
+                "ring, bruck, ring; 'ring' is named twice: name it once",
+                "direct,ring; 'direct' is for all operations: name it alone, or leave it out",
+                "ring,auto; 'auto' is for all operations: name it alone, or leave it out",
+                "reference,reference; 'reference' is for all operations: name it alone, or leave it"
+                        + " out"
+            })
+    void whatCannotStandTogetherIsRefused(String given, String why) {
+        assertThat(setting(null, given).refusal())
+                .hasValue(
+                        "environment variable NCCL4J_CPU_ALGORITHM="
+                                + given
+                                + ": "
+                                + why
+                                + "; correct or unset it");
+        assertThatThrownBy(() -> setting(null, null).engine(Optional.of(given)))
+                .isInstanceOf(InvalidArgumentException.class)
+                .hasMessage("algorithm '" + given + "': " + why);
+        assertThat(setting(" direct ", null).engine().name()).isEqualTo("direct");
     }
 
     @Test
