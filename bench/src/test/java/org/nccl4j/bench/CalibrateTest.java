@@ -2,19 +2,28 @@ package org.nccl4j.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.io.Reader;
 import java.lang.reflect.Proxy;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 import java.util.function.DoubleConsumer;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
 
 /** {@code bench calibrate}: options, progress, refusals. What is measured is the backend's. */
 final class CalibrateTest {
+
+    private static final int KILL = 9;
 
     @TempDir private Path folder;
 
@@ -88,6 +97,41 @@ final class CalibrateTest {
         assertThat(run.console.err())
                 .contains("bench: calibrate: " + folder + " cannot be written: ")
                 .contains("name another file");
+    }
+
+    /**
+     * With the signal of {@code kill -9}, and with one that Java hears of, as it does of Ctrl-C.
+     */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    @Timeout(60)
+    void whoeverIsInterruptedKeepsTheEarlierFile(boolean hears) throws Exception {
+        Path file = Files.writeString(folder.resolve("rates.properties"), "earlier");
+        ProcessBuilder builder =
+                BenchProcess.of(List.of(), List.of("calibrate", "--out", file.toString()));
+        builder.environment().put("JDK_JAVA_OPTIONS", "-Dnccl4j.bench.terminal=true");
+        Process process = builder.start();
+        try {
+            Reader said = process.errorReader();
+            StringBuilder text = new StringBuilder();
+            while (!text.toString().endsWith("measuring this machine, 0 %")) {
+                int letter = said.read();
+                assertThat(letter).as("%s", text).isNotNegative();
+                text.append((char) letter);
+            }
+            // By its handle, because those of Process close what it writes to.
+            assertThat(hears ? process.toHandle().destroy() : process.toHandle().destroyForcibly())
+                    .isTrue();
+            assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        } finally {
+            process.destroyForcibly();
+        }
+        assertThat(process.exitValue())
+                .isEqualTo(hears ? ExitCode.INTERRUPTED.status() : 128 + KILL);
+        assertThat(file).hasContent("earlier");
+        try (Stream<Path> files = Files.list(folder)) {
+            assertThat(files).containsExactly(file);
+        }
     }
 
     @Test

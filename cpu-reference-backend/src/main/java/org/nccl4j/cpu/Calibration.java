@@ -146,6 +146,34 @@ final class Calibration {
         return Optional.ofNullable(file);
     }
 
+    /** For people: what to do with a file that has been written, be it this one or another. */
+    String use(Path written) {
+        Path absolute = written.toAbsolutePath().normalize();
+        boolean isFound = file != null && absolute.equals(file.toAbsolutePath().normalize());
+        StringBuilder text = new StringBuilder("Written to ").append(absolute).append(".\n");
+        if (isFound) {
+            text.append("The CPU backend of a program that starts from now on chooses by it");
+            text.append(
+                    named
+                            ? ", as long as " + VARIABLE + " or -D" + PROPERTY + " names it.\n"
+                            : ".\n");
+        } else {
+            text.append("The CPU backend does not look there by itself. To choose by it, set ")
+                    .append(VARIABLE)
+                    .append('=')
+                    .append(absolute)
+                    .append("\nor -D")
+                    .append(PROPERTY)
+                    .append('=')
+                    .append(absolute)
+                    .append(".\n");
+        }
+        return text.append(
+                        "Column algo of bench/bench allreduce --show-algo tells what is chosen.\n")
+                .append("To go back to the rates that nccl4j comes with, delete the file.\n")
+                .toString();
+    }
+
     Machine machine() {
         return machine;
     }
@@ -294,7 +322,8 @@ final class Calibration {
     }
 
     /**
-     * Writes a model to a file, whole or not at all.
+     * Writes a model to a file, whole or not at all: whoever reads it, or whenever the process is
+     * killed, there is the earlier file or the new one.
      *
      * @throws IOException if it cannot be written; the file is as before
      */
@@ -313,7 +342,7 @@ final class Calibration {
         Path part = part(file);
         try {
             Files.writeString(part, text, StandardCharsets.UTF_8);
-            Files.move(part, file, StandardCopyOption.REPLACE_EXISTING);
+            Files.move(part, file, StandardCopyOption.ATOMIC_MOVE);
         } finally {
             Files.deleteIfExists(part);
         }

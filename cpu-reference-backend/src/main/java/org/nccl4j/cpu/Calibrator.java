@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.DoubleConsumer;
+import java.util.function.ToDoubleFunction;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
@@ -97,43 +98,85 @@ final class Calibrator {
     /** What was found. */
     record Result(CostModel model, RatesFit direct, RatesFit schedules, String times, int cores) {
 
-        private static final String RATES = "%-10s %6s %8s %6s %6s %8s %8s %8s %8s %12s  %s";
+        private static final String RATES = "  %-12s %-7s %9s %10s  %s";
 
-        /** Rates and choices as a table. */
+        /** Rates and choices as tables, with what they mean. */
         String text() {
             StringBuilder text = new StringBuilder();
-            line(
+            text.append(
+                    """
+                    Rates, from which the time of an operation is predicted: each times how often or how much,
+                    added up (docs/algorithms.md, "The choice"). us is microseconds, MiB 1048576 bytes.
+                    "direct" is the engine that sees all buffers, "schedules" are ring, tree and so on.
+
+                    """);
+            line(text, RATES, "rate", "unit", "direct", "schedules", "what it is");
+            rate(text, "fixed", "us", Rates::fixedMicros, "an operation, whatever it does");
+            rate(text, "handover", "us", Rates::handoverMicros, "waking other threads, if it does");
+            rate(text, "rank", "us", Rates::rankMicros, "a rank");
+            rate(text, "alpha", "us", Rates::alphaMicros, "a step: the latency of a message");
+            rate(
                     text,
-                    RATES,
-                    "",
-                    "fixed",
-                    "handover",
-                    "rank",
-                    "alpha",
                     "beta",
+                    "us/MiB",
+                    Rates::betaMicrosPerMiB,
+                    "moving data: its inverse is the bandwidth");
+            rate(
+                    text,
                     "gamma",
+                    "us/MiB",
+                    Rates::gammaMicrosPerMiB,
+                    "combining data, as by a sum, beyond moving it");
+            rate(
+                    text,
                     "spill",
+                    "us/MiB",
+                    Rates::spillMicrosPerMiB,
+                    "more than beta, for what does not fit the inner cache");
+            rate(
+                    text,
                     "memory",
-                    "caches",
-                    "predicts");
+                    "us/MiB",
+                    Rates::memoryMicrosPerMiB,
+                    "more than beta and spill, for what does not fit the outer cache");
+            rate(
+                    text,
+                    "inner cache",
+                    "MiB",
+                    Rates::innerCacheMiB,
+                    "its size, as the times suggest");
+            rate(text, "outer cache", "MiB", Rates::outerCacheMiB, "likewise");
+            line(
+                    text,
+                    RATES,
+                    "error",
+                    "%",
+                    percent(direct.medianError()),
+                    percent(schedules.medianError()),
+                    "by which predictions miss the times below, in the median");
             line(
                     text,
                     RATES,
                     "",
-                    "us",
-                    "us",
-                    "us",
-                    "us",
-                    "us/MiB",
-                    "us/MiB",
-                    "us/MiB",
-                    "us/MiB",
-                    "MiB",
-                    "median, worst");
-            rates(text, "direct", direct);
-            rates(text, "schedules", schedules);
-            text.append('\n').append(times).append('\n');
-            line(text, "%-14s %5s  %s", "choice", "ranks", "from each size on");
+                    "%",
+                    percent(direct.worstError()),
+                    percent(schedules.worstError()),
+                    "and at worst");
+            text.append(
+                    """
+
+                    Times in us, measured/predicted, by bytes of the full buffer:
+
+                    """);
+            text.append(times);
+            text.append(
+                    """
+
+                    Choice of --algo auto, by bytes of the full buffer ("1K direct, 1M ring": direct from 1 KiB on,
+                    ring from 1 MiB on):
+
+                    """);
+            line(text, "%-14s %5s  %s", "operation", "ranks", "from each size on");
             for (OperationKind kind : OperationKind.values()) {
                 if (ScheduleEngine.collective(kind) != null
                         && kind != OperationKind.ALL_GATHER_V
@@ -146,26 +189,24 @@ final class Calibrator {
             return text.toString();
         }
 
-        private static void rates(StringBuilder text, String name, RatesFit fit) {
-            Rates rates = fit.rates();
+        private void rate(
+                StringBuilder text,
+                String name,
+                String unit,
+                ToDoubleFunction<Rates> rate,
+                String meaning) {
             line(
                     text,
                     RATES,
                     name,
-                    decimal(rates.fixedMicros()),
-                    decimal(rates.handoverMicros()),
-                    decimal(rates.rankMicros()),
-                    decimal(rates.alphaMicros()),
-                    decimal(rates.betaMicrosPerMiB()),
-                    decimal(rates.gammaMicrosPerMiB()),
-                    decimal(rates.spillMicrosPerMiB()),
-                    decimal(rates.memoryMicrosPerMiB()),
-                    rates.innerCacheMiB() + ", " + rates.outerCacheMiB(),
-                    String.format(
-                            Locale.ROOT,
-                            "within %.0f %%, %.0f %%",
-                            100 * fit.medianError(),
-                            100 * fit.worstError()));
+                    unit,
+                    decimal(rate.applyAsDouble(direct.rates())),
+                    decimal(rate.applyAsDouble(schedules.rates())),
+                    meaning);
+        }
+
+        private static String percent(double share) {
+            return String.format(Locale.ROOT, "%.0f", 100 * share);
         }
 
         private static String decimal(double value) {
@@ -217,7 +258,7 @@ final class Calibrator {
     /** A line per series of sizes: each time, and what is predicted. */
     private String times(Rates directRates, Rates scheduleRates) {
         StringBuilder text = new StringBuilder();
-        Result.line(text, "%-16s %-11s %5s %s", "times/predicted", "operation", "ranks", sizes());
+        Result.line(text, "%-16s %-11s %5s %s", "algorithm", "operation", "ranks", sizes());
         String last = "";
         StringBuilder row = new StringBuilder();
         for (Point point : measured) {

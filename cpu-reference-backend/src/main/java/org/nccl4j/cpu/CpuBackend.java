@@ -396,15 +396,14 @@ public final class CpuBackend implements Backend {
                     calibration.machine(),
                     result.model(),
                     LocalDate.now(ZoneId.systemDefault()));
-            return "measured on "
+            return "Measured on "
                     + calibration.machine()
                     + ", medians of "
                     + Calibrator.ROUNDS
-                    + " rounds\n\n"
+                    + " rounds.\n\n"
                     + result.text()
-                    + "\nwritten to "
-                    + target
-                    + "\n";
+                    + "\n"
+                    + calibration.use(target);
         } catch (IOException e) {
             throw new UnsupportedException(
                     "calibrate: " + target + " cannot be written: " + e + "; name another file", e);

@@ -7,11 +7,20 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.LocalDate;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -183,6 +192,58 @@ class CalibrationTest {
                     .isInstanceOf(UnsupportedException.class)
                     .hasMessageStartingWith("calibrate: " + target + " cannot be written: ")
                     .hasMessageEndingWith("; name another file");
+        }
+    }
+
+    /** What a reader sees at some moment is what a kill at that moment leaves. */
+    @Test
+    @Timeout(60)
+    void atEveryMomentTheFileIsWhole() throws Exception {
+        Path file = stored();
+        String one = Files.readString(file);
+        Calibration.store(file, MACHINE, CostModel.SHIPPED, TODAY);
+        String other = Files.readString(file);
+        AtomicBoolean isRead = new AtomicBoolean();
+        Callable<Integer> store =
+                () -> {
+                    int stored = 0;
+                    while (!isRead.get()) {
+                        CostModel model = stored++ % 2 == 0 ? MODEL : CostModel.SHIPPED;
+                        Calibration.store(file, MACHINE, model, TODAY);
+                    }
+                    return stored;
+                };
+        try (ExecutorService storing = Executors.newSingleThreadExecutor()) {
+            Future<Integer> stored = storing.submit(store);
+            try {
+                Set<String> seen = new HashSet<>();
+                while (seen.size() < 2) {
+                    for (int i = 0; i < 1000; i++) {
+                        seen.add(Files.readString(file));
+                    }
+                }
+                assertThat(seen).containsExactlyInAnyOrder(one, other);
+            } finally {
+                isRead.set(true);
+            }
+            assertThat(stored.get()).isPositive();
+        }
+    }
+
+    @Test
+    void whoHasCalibratedIsToldWhatToDoWithTheFile() {
+        Path found = folder.resolve("found");
+        assertThat(of(found, false).use(found))
+                .startsWith("Written to " + found + ".\n")
+                .contains("chooses by it.\n", "--show-algo", "delete the file")
+                .doesNotContain("NCCL4J_CPU_CALIBRATION");
+        assertThat(of(found, true).use(found))
+                .contains("as long as NCCL4J_CPU_CALIBRATION or -Dnccl4j.cpu.calibration names it");
+        Path other = folder.resolve("below/../other");
+        for (Path place : Arrays.asList(found, null)) {
+            assertThat(of(place, false).use(other))
+                    .startsWith("Written to " + folder.resolve("other") + ".\n")
+                    .contains("NCCL4J_CPU_CALIBRATION=" + folder.resolve("other") + "\n");
         }
     }
 

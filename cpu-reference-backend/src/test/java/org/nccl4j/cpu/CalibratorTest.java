@@ -55,7 +55,12 @@ class CalibratorTest {
             assertThat(all.getFirst().name()).isEqualTo("direct");
         }
         assertThat(result.text())
-                .contains("direct ", "schedules ", "within ")
+                .containsPattern("alpha +us +[0-9.]+ +[0-9.]+  a step: the latency of a message\n")
+                .containsPattern("beta +us/MiB +[0-9.]+ +[0-9.]+  moving data: ")
+                .containsPattern("inner cache +MiB +[0-9.]+ +[0-9.]+  its size")
+                .containsPattern("error +% +[0-9]+ +[0-9]+  by which predictions miss")
+                .contains("Times in us, measured/predicted, by bytes of the full buffer:\n")
+                .contains("Choice of --algo auto, by bytes of the full buffer")
                 .containsPattern("halving-doubling allReduce +2 +[0-9.]+/[0-9.]+ ")
                 .containsPattern("allToAll +16  1K [a-z]+");
     }
