@@ -1,5 +1,6 @@
-"""What compare and growth share towards whoever runs them."""
+"""What compare, growth and check-selector share towards whoever runs them."""
 import argparse
+import difflib
 import sys
 
 
@@ -12,12 +13,30 @@ def parse_size(word):
     return int(digits) * unit
 
 
-def listed(one, allowed=None):
+def plain(word):
+    """A name in one spelling: all_reduce, AllReduce and allreduce are the same."""
+    return word.lower().replace("_", "").replace("-", "")
+
+
+def unknown(words, known):
+    """What to say of words that are none of those known: which there are, and what was probably meant."""
+    spellings = {plain(k): k for k in known}
+    near = [spellings[n] for w in words for n in difflib.get_close_matches(plain(w), spellings, 1)]
+    meant = f" (did you mean {' and '.join(dict.fromkeys(near))}?)" if near else ""
+    return f"there is no {', '.join(words)}; there are: {', '.join(known)}{meant}"
+
+
+def listed(one, allowed=()):
     def parse(words):
         found = [one(w) for w in words.split(",") if w]
-        unknown = [str(f) for f in found if allowed and f not in allowed]
-        if unknown or not found:
-            raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown) or 'empty list'}; there are: {', '.join(map(str, allowed or []))}")
+        if not found:
+            raise argparse.ArgumentTypeError("it is empty" + (f"; there are: {', '.join(map(str, allowed))}" if allowed else ""))
+        wrong = [str(f) for f in found if allowed and f not in allowed]
+        if wrong:
+            raise argparse.ArgumentTypeError(unknown(wrong, [str(a) for a in allowed]))
+        twice = sorted({str(f) for f in found if found.count(f) > 1})
+        if twice:
+            raise argparse.ArgumentTypeError(f"{', '.join(twice)} is there twice")
         return found
     return parse
 
@@ -25,7 +44,8 @@ def listed(one, allowed=None):
 class Progress:
     """A line on standard error if that is a terminal."""
 
-    def __init__(self):
+    def __init__(self, name):
+        self.name = name
         self.shown = 0
 
     def __call__(self, line):
@@ -38,4 +58,4 @@ class Progress:
         if self.shown:
             sys.stderr.write("\r" + " " * self.shown + "\r")
             self.shown = 0
-        print("compare: " + line, file=sys.stderr, flush=True)
+        print(f"{self.name}: {line}", file=sys.stderr, flush=True)

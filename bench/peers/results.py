@@ -1,5 +1,4 @@
 """What compare measured, as rows of a CSV file, and what follows from them."""
-import csv
 import math
 import statistics
 
@@ -118,26 +117,15 @@ class Cell:
 
 
 class Results:
-    """A file of rounds: "# key: value" lines, then CSV."""
+    """The rounds of a file."""
 
-    def __init__(self):
-        self.facts = {}
+    def __init__(self, facts, rows):
+        self.facts = facts
         self.cells = {}
         self.commits = []
         self.began = self.ended = None
-
-    def read(self, path):
-        with open(path, encoding="utf-8", newline="") as lines:
-            rows = []
-            for line in lines:
-                if line.startswith("# ") and ": " in line:
-                    key, value = line[2:].rstrip("\n").split(": ", 1)
-                    self.facts[key] = value
-                elif line.strip():
-                    rows.append(line)
-        for row in csv.DictReader(rows):
-            self.add(row)
-        return self
+        for each in rows:
+            self.add(each)
 
     def add(self, row):
         key = (row["op"], int(row["ranks"]), int(row["bytes"]))

@@ -1,16 +1,11 @@
 package org.nccl4j.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -25,57 +20,21 @@ final class PeersComparisonTest {
 
     @TempDir private Path folder;
 
-    private Path python;
-
-    /** What a script left behind. */
-    private record Result(int status, String out, String err) {}
+    private PythonScript scripts;
 
     @BeforeEach
     void findPython() throws Exception {
-        Optional<Path> found =
-                Stream.of(System.getenv("PATH").split(":"))
-                        .map(place -> Path.of(place, "python3"))
-                        .filter(Files::isExecutable)
-                        .findFirst();
-        assumeTrue(found.isPresent(), "unsupported: the scripts need python3");
-        // What is on the PATH may be a script that finds another by the PATH.
-        python = found.orElseThrow();
-        Path itself =
-                Files.writeString(folder.resolve("itself.py"), "import sys\nprint(sys.executable)");
-        python = Path.of(runFile(Map.of(), itself).out().strip());
+        scripts = new PythonScript(folder);
     }
 
-    private Result run(String script, String... arguments) throws Exception {
-        return run(Map.of(), script, arguments);
-    }
-
-    private Result run(Map<String, String> environment, String script, String... arguments)
-            throws Exception {
-        return runFile(environment, SCRIPTS.resolve(script), arguments);
-    }
-
-    private Result runFile(Map<String, String> environment, Path script, String... arguments)
-            throws Exception {
-        Path out = Files.createTempFile(folder, "stdout", "");
-        Path err = Files.createTempFile(folder, "stderr", "");
-        List<String> words = new ArrayList<>(List.of(python.toString()));
-        words.add(script.toString());
-        words.addAll(List.of(arguments));
-        ProcessBuilder builder = new ProcessBuilder(words);
-        builder.environment().putAll(environment);
-        Process process = builder.redirectOutput(out.toFile()).redirectError(err.toFile()).start();
-        try {
-            assertThat(process.waitFor(60, TimeUnit.SECONDS)).as("%s ended", words).isTrue();
-        } finally {
-            process.destroyForcibly();
-        }
-        return new Result(process.exitValue(), Files.readString(out), Files.readString(err));
+    private PythonScript.Result run(String script, String... arguments) throws Exception {
+        return scripts.run(Map.of(), SCRIPTS.resolve(script), arguments);
     }
 
     @Test
     void helpHasExamplesAndNeedsNothing() throws Exception {
         for (String script : List.of("compare", "growth")) {
-            Result help = run(script, "--help");
+            PythonScript.Result help = run(script, "--help");
             assertThat(help.status()).isZero();
             assertThat(help.out()).contains("examples:", "bench/peers/" + script);
             assertThat(help.err()).isEmpty();
@@ -84,10 +43,12 @@ final class PeersComparisonTest {
 
     @Test
     void anOptionThatDoesNotExistIsAnsweredWithThoseThatDo() throws Exception {
-        Result refused = run("compare", "--op", "allreduce,gatherall");
+        PythonScript.Result refused = run("compare", "--op", "allreduce,gatherall");
         assertThat(refused.status()).isEqualTo(2);
         assertThat(refused.out()).isEmpty();
-        assertThat(refused.err()).contains("there is no gatherall", "allreduce", "sendrecv");
+        assertThat(refused.err())
+                .contains("there is no gatherall", "allreduce", "sendrecv")
+                .contains("did you mean allgather?");
     }
 
     /** The file has what each row below says; times of a row are of one round after the other. */
@@ -95,7 +56,7 @@ final class PeersComparisonTest {
     void recordedRoundsGiveVerdicts() throws Exception {
         Path markdown = folder.resolve("table.md");
         Path svg = folder.resolve("plot.svg");
-        Result result =
+        PythonScript.Result result =
                 run(
                         "compare",
                         "--report",
@@ -140,17 +101,31 @@ final class PeersComparisonTest {
     @Test
     void aFileOfSomethingElseIsRefused() throws Exception {
         Path other = Files.writeString(folder.resolve("other.csv"), "a,b\n1,2\n");
-        Result refused = run("compare", "--report", other.toString());
+        PythonScript.Result refused = run("compare", "--report", other.toString());
         assertThat(refused.status()).isEqualTo(2);
         assertThat(refused.err()).contains("other.csv cannot be read as rows of compare");
+    }
+
+    /** A line that was torn when the machine went down is none. */
+    @Test
+    void rowsWithoutAnEndAreLeftOut() throws Exception {
+        String whole = Files.readString(ROUNDS);
+        Path torn =
+                Files.writeString(folder.resolve("torn.csv"), whole + "allreduce,2,65536,r.9,nc");
+        assertThat(run("compare", "--report", torn.toString()))
+                .isEqualTo(run("compare", "--report", ROUNDS.toString()));
     }
 
     /** Nothing is installed unless asked for. */
     @Test
     void missingPackagesAreNamed() throws Exception {
         Path empty = Files.createDirectory(folder.resolve("empty"));
-        Result refused =
-                run(Map.of("PATH", empty.toString()), "compare", "--peers", "openmpi-keep");
+        PythonScript.Result refused =
+                scripts.run(
+                        Map.of("PATH", empty.toString()),
+                        SCRIPTS.resolve("compare"),
+                        "--peers",
+                        "openmpi-keep");
         assertThat(refused.status()).isEqualTo(2);
         assertThat(refused.out()).isEmpty();
         assertThat(refused.err())
