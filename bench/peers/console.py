@@ -2,6 +2,14 @@
 import argparse
 import difflib
 import sys
+import textwrap
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Lines break at blanks alone: openmpi-keep is one word, and so is a file's name."""
+
+    def _split_lines(self, text, width):
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
 
 def parse_size(word):

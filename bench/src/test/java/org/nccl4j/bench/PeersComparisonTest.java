@@ -4,11 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * {@code bench/peers/compare} and {@code growth} as far as they need no peer and measure nothing.
@@ -31,12 +32,26 @@ final class PeersComparisonTest {
         return scripts.run(Map.of(), SCRIPTS.resolve(script), arguments);
     }
 
-    @Test
-    void helpHasExamplesAndNeedsNothing() throws Exception {
-        for (String script : List.of("compare", "growth")) {
-            PythonScript.Result help = run(script, "--help");
+    /** However narrow the terminal, a value that somebody may copy is on one line. */
+    @ParameterizedTest
+    @CsvSource({
+        "peers/compare, openmpi-keep",
+        "peers/growth, double-tree",
+        "check-selector, --csv"
+    })
+    void helpHasExamplesAndNeedsNothing(String script, String word) throws Exception {
+        for (int columns = 40; columns <= 120; columns += 8) {
+            PythonScript.Result help =
+                    scripts.run(
+                            Map.of("COLUMNS", Integer.toString(columns)),
+                            SCRIPTS.resolveSibling(script),
+                            "--help");
             assertThat(help.status()).isZero();
-            assertThat(help.out()).contains("examples:", "bench/peers/" + script);
+            assertThat(help.out().lines())
+                    .contains("examples:")
+                    .anyMatch(line -> line.contains("bench/" + script))
+                    .anyMatch(line -> line.contains(word))
+                    .noneMatch(line -> line.endsWith("-"));
             assertThat(help.err()).isEmpty();
         }
     }
