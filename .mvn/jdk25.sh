@@ -1,10 +1,13 @@
 # shellcheck shell=sh
-# Sourced by ./mvnw and bench/bench, so that both run on the same JDK.
+# Sourced by ./mvnw, bench/bench and examples/run, so that all run on the same JDK.
 #
 # use_jdk25 exports JAVA_HOME as the first JDK 25 among: JAVA_HOME, the java on the PATH, and the
 # folders below where package managers and installers put JDKs. A JDK says what it is in its
 # "release" file, so nothing is started to find out. NCCL4J_JVM_DIRS (separated by colons) replaces
 # the list of folders; empty it counts as unset. Without a JDK 25 it prints one line on stderr and fails.
+#
+# vector_option prints the option for the module that the CPU backend's sums are faster with, where the
+# JDK of JAVA_HOME has it. The JVM warns of the module on stderr.
 #
 # use_utf8 lets a JVM open every file: it reads and writes names in the encoding of the locale, and
 # under LC_ALL=C cannot even find its jars in a folder with an accent.
@@ -14,6 +17,10 @@ use_utf8() {
     UTF-8) ;;
     *) export LC_ALL=C.UTF-8 ;;
     esac
+}
+
+vector_option() {
+    ! grep -q 'jdk\.incubator\.vector' "$JAVA_HOME/release" || echo --add-modules=jdk.incubator.vector
 }
 
 is_jdk25() {

@@ -25,8 +25,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * The scripts {@code bench/bench}, {@code bench/image.sh} and {@code mvnw}, copied into a small
- * tree whose JDK, image and Maven are scripts that say how they were called. Nothing is built.
+ * The scripts {@code bench/bench}, {@code bench/image.sh}, {@code examples/run} and {@code mvnw},
+ * copied into a small tree whose JDK, image and Maven are scripts that say how they were called.
+ * Nothing is built.
  */
 final class LauncherTest {
 
@@ -34,8 +35,11 @@ final class LauncherTest {
     private static final List<String> TOOLS =
             List.of(
                     ("awk bash cat chmod cksum cp dirname env find flock grep locale mkdir mktemp mv"
-                                    + " readlink rm sort tail tr xargs")
+                                    + " readlink rm sed sort tail tr xargs")
                             .split(" "));
+
+    private static final List<String> SCRIPTS =
+            List.of("mvnw", ".mvn/jdk25.sh", "bench/bench", "bench/image.sh", "examples/run");
 
     /** A program that prints its name and its arguments, one per line, and exits with 7. */
     private static final String ECHO = "#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n";
@@ -57,7 +61,7 @@ final class LauncherTest {
         folder = folder.toRealPath();
         tree = folder.resolve("tree with a blank");
         Path checkout = Path.of("").toAbsolutePath().getParent();
-        for (String script : List.of("mvnw", ".mvn/jdk25.sh", "bench/bench", "bench/image.sh")) {
+        for (String script : SCRIPTS) {
             Path copy = tree.resolve(script);
             Files.createDirectories(copy.getParent());
             Files.copy(checkout.resolve(script), copy, StandardCopyOption.COPY_ATTRIBUTES);
@@ -218,16 +222,22 @@ final class LauncherTest {
                 .containsSequence("-Xmx1g", "*", "--module");
     }
 
-    @Test
-    void theVectorModuleIsAddedWhereTheJdkHasIt() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"bench/bench", "examples/run"})
+    void theVectorModuleIsAddedWhereTheJdkHasIt(String script) throws Exception {
         image();
-        assertThat(run(tree, "bench/bench", "allreduce").out()).doesNotContain("--add-modules");
+        Path maven = folder.resolve("maven");
+        script(maven.resolve("bin/mvn"), "#!/bin/sh\n");
+        environment.put("MAVEN_HOME", maven.toString());
+        String option = "--add-modules=jdk.incubator.vector";
+        assertThat(run(tree, script, "GradientAveraging").out())
+                .startsWith(jdk.resolve("bin/java").toString())
+                .doesNotContain(option);
         Files.writeString(
                 jdk.resolve("release"),
                 "MODULES=\"java.base jdk.incubator.vector\"\n",
                 StandardOpenOption.APPEND);
-        assertThat(run(tree, "bench/bench", "allreduce").out())
-                .containsSequence("--add-modules", "jdk.incubator.vector");
+        assertThat(run(tree, script, "GradientAveraging").out()).contains(option);
     }
 
     /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */
