@@ -3,6 +3,7 @@ package org.nccl4j.cpu;
 import java.util.Arrays;
 import java.util.StringJoiner;
 import org.nccl4j.collectives.BlockLayout;
+import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.InvalidArgumentException;
@@ -197,32 +198,68 @@ final class Wording {
                 null);
     }
 
-    static RankFailedException broke(Match match, int share, Throwable failure) {
-        // Where shares are not ranks, any will do: it is the engine that is wrong.
-        int culprit = Math.clamp(share, 0, match.participants() - 1);
-        boolean closed = false;
+    /**
+     * What was thrown while data moved. A rank is to blame if its memory is gone; else nobody is
+     * who called us: shares are the engine's and not the ranks'.
+     */
+    static CollectiveException broke(Match match, int share, Throwable failure) {
+        if (failure instanceof OutOfMemoryError) {
+            return match.clique.outOfMemory;
+        }
         for (int i = 0; i < match.participants(); i++) {
             if (Work.isClosed(match.send(i)) || Work.isClosed(match.recv(i))) {
-                culprit = i;
-                closed = true;
+                return new RankFailedException(
+                        match.rank(i),
+                        "rank "
+                                + match.rank(i)
+                                + "/"
+                                + match.clique.size
+                                + " of communicator '"
+                                + match.clique.name
+                                + "' broke in "
+                                + name(match)
+                                + ": the arena of its buffer was closed before the operation was"
+                                + " complete; keep it open until the stream is synchronized; create"
+                                + " a new communicator",
+                        failure);
             }
         }
-        int rank = match.rank(culprit);
+        String engine = match.clique.engine.name();
+        String other =
+                engine.equals(EngineSetting.REFERENCE)
+                        ? EngineSetting.DIRECT
+                        : EngineSetting.REFERENCE;
         return new RankFailedException(
-                rank,
-                "rank "
-                        + rank
-                        + "/"
-                        + match.clique.size
-                        + " of communicator '"
+                RankFailedException.NO_RANK,
+                "communicator '"
                         + match.clique.name
+                        + "': engine '"
+                        + engine
                         + "' broke in "
                         + name(match)
-                        + (closed
-                                ? ": the arena of its buffer was closed before the operation was"
-                                        + " complete; keep it open until the stream is synchronized"
-                                : ": engine '" + match.clique.engine.name() + "' threw " + failure)
-                        + "; create a new communicator",
+                        + " of "
+                        + match.clique.size
+                        + " ranks"
+                        + (share < 0 ? "" : ", share " + share)
+                        + ": "
+                        + failure
+                        // So the JVM says that a page of mapped memory is not there.
+                        + (failure instanceof InternalError
+                                ? "; memory of a buffer cannot be accessed: see whether a file that"
+                                        + " it is mapped from was shortened or its disk is full;"
+                                        + " create a new communicator"
+                                : "; no rank did anything wrong, this is a bug of nccl4j: report it"
+                                        + " with this exception and its causes; create a new"
+                                        + " communicator, and to go on meanwhile let it run another"
+                                        + " algorithm, by CommunicatorConfig.withAlgorithm(\""
+                                        + other
+                                        + "\"), "
+                                        + EngineSetting.VARIABLE
+                                        + "="
+                                        + other
+                                        + " or --algo "
+                                        + other
+                                        + " of bench"),
                 failure);
     }
 

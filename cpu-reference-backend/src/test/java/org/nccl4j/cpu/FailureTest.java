@@ -9,11 +9,14 @@ import java.lang.foreign.Arena;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.AllToAllVPlan;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.CollectiveException;
@@ -481,32 +484,83 @@ final class FailureTest {
 
     // ---- a rank that breaks
 
-    @Test
-    void anEngineThatThrowsNamesTheRank() {
-        Engine engine =
-                new HookedEngine((operation, participant) -> {
-                    if (participant == 2) {
-                        throw new IllegalStateException("no more");
-                    }
-                });
+    /** What a share stands for, a rank or a part of the data, is the engine's own business. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void anEngineThatThrowsBlamesNoRank(boolean direct) {
+        IllegalStateException thrown = new IllegalStateException("no more");
         for (int count : new int[] {10, 1 << 20}) {
+            // The last share of the direct engine is number 0 if the data is short, else 1.
+            int broken = !direct ? 2 : count == 10 ? 0 : 1;
+            Engine engine =
+                    new HookedEngine(
+                            direct
+                                    ? new DirectEngine(2, KernelChoice.plain(), 256 << 10, 4 << 10)
+                                    : new ReferenceEngine(),
+                            (operation, share) -> {
+                                if (share == broken && operation.sequence() == 1) {
+                                    throw thrown;
+                                }
+                            });
             try (World world = new World(3, 2, engine, config -> config)) {
-                for (int rank = 0; rank < 3; rank++) {
-                    world.allReduce(rank, world.zeros(rank, count));
+                for (int i = 0; i < 2; i++) {
+                    for (int rank = 0; rank < 3; rank++) {
+                        world.allReduce(rank, world.zeros(rank, count));
+                    }
                 }
                 for (DeviceStream stream : world.streams) {
                     assertThatThrownBy(() -> stream.synchronize(World.LONG))
                             .isInstanceOfSatisfying(
                                     RankFailedException.class,
-                                    failure -> assertThat(failure.failedRank()).isEqualTo(2))
+                                    failure -> {
+                                        assertThat(failure.failedRank())
+                                                .isEqualTo(RankFailedException.NO_RANK);
+                                        assertThat(failure.recovery())
+                                                .isEqualTo(
+                                                        CollectiveException.Recovery
+                                                                .RECREATE_COMMUNICATOR);
+                                    })
                             .hasMessage(
-                                    "rank 2/3 of communicator 'world' broke in allReduce #0:"
-                                            + " engine 'hooked' threw"
-                                            + " java.lang.IllegalStateException: no more; create a"
-                                            + " new communicator");
+                                    "communicator 'world': engine 'hooked' broke in allReduce #1 of"
+                                            + " 3 ranks, share "
+                                            + broken
+                                            + ": java.lang.IllegalStateException: no more; no rank"
+                                            + " did anything wrong, this is a bug of nccl4j: report"
+                                            + " it with this exception and its causes; create a new"
+                                            + " communicator, and to go on meanwhile let it run"
+                                            + " another algorithm, by"
+                                            + " CommunicatorConfig.withAlgorithm(\"reference\"),"
+                                            + " NCCL4J_CPU_ALGORITHM=reference or --algo reference"
+                                            + " of bench")
+                            .hasRootCause(thrown);
                 }
             }
         }
+    }
+
+    /** The heap is full, or the file behind a buffer was shortened: no bug of the engine. */
+    @Test
+    void whatTheMachineLacksIsNotTheEnginesFault() {
+        Map<Error, String> faults =
+                Map.of(
+                        new OutOfMemoryError("Java heap space"),
+                        "communicator 'world' failed because the heap was full; give the JVM more",
+                        new InternalError("a fault occurred in an unsafe memory access operation"),
+                        "see whether a file that it is mapped from was shortened");
+        faults.forEach((fault, words) -> {
+            Engine engine =
+                    new HookedEngine((operation, share) -> {
+                        throw fault;
+                    });
+            try (World world = new World(2, 2, engine, config -> config)) {
+                world.allReduce(0, world.zeros(0, 10));
+                world.allReduce(1, world.zeros(1, 10));
+                assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                        .isInstanceOf(CollectiveException.class)
+                        .hasMessageContaining(words)
+                        .hasMessageNotContaining("bug");
+            }
+        });
     }
 
     @Test
