@@ -4,6 +4,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.function.Consumer;
 
 /**
  * How a communicator behaves. Start from {@link #defaults()} and change what matters with the
@@ -102,17 +103,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withName(String newName) {
-        return new CommunicatorConfig(
-                newName,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.name = newName);
     }
 
     /**
@@ -122,17 +113,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withOperationTimeout(Duration timeout) {
-        return new CommunicatorConfig(
-                name,
-                timeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.operationTimeout = timeout);
     }
 
     /**
@@ -142,17 +123,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withAbortOnFailure(boolean abort) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abort,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.abortOnFailure = abort);
     }
 
     /**
@@ -162,17 +133,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withDevice(int ordinal) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                OptionalInt.of(ordinal),
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.deviceOrdinal = OptionalInt.of(ordinal));
     }
 
     /**
@@ -182,17 +143,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withBlocking(boolean block) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                block,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.blocking = block);
     }
 
     /**
@@ -202,17 +153,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withConsistencyCheck(Store store) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                Optional.ofNullable(store),
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.consistencyCheck = Optional.ofNullable(store));
     }
 
     /**
@@ -222,17 +163,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withTiming(boolean timed) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timed,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                nccl);
+        return changed(draft -> draft.timing = timed);
     }
 
     /**
@@ -243,17 +174,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withTraceFile(Path file) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                Optional.ofNullable(file),
-                algorithm,
-                nccl);
+        return changed(draft -> draft.traceFile = Optional.ofNullable(file));
     }
 
     /**
@@ -264,17 +185,7 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withAlgorithm(String newAlgorithm) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                Optional.ofNullable(newAlgorithm),
-                nccl);
+        return changed(draft -> draft.algorithm = Optional.ofNullable(newAlgorithm));
     }
 
     /**
@@ -284,16 +195,53 @@ public record CommunicatorConfig(
      * @return the changed copy
      */
     public CommunicatorConfig withNccl(NcclOptions options) {
-        return new CommunicatorConfig(
-                name,
-                operationTimeout,
-                abortOnFailure,
-                deviceOrdinal,
-                blocking,
-                timing,
-                consistencyCheck,
-                traceFile,
-                algorithm,
-                options);
+        return changed(draft -> draft.nccl = options);
+    }
+
+    private CommunicatorConfig changed(Consumer<Draft> change) {
+        Draft draft = new Draft(this);
+        change.accept(draft);
+        return draft.made();
+    }
+
+    /** The components while one of them is changed. */
+    private static final class Draft {
+        private String name;
+        private Duration operationTimeout;
+        private boolean abortOnFailure;
+        private OptionalInt deviceOrdinal;
+        private boolean blocking;
+        private boolean timing;
+        private Optional<Store> consistencyCheck;
+        private Optional<Path> traceFile;
+        private Optional<String> algorithm;
+        private NcclOptions nccl;
+
+        Draft(CommunicatorConfig config) {
+            name = config.name;
+            operationTimeout = config.operationTimeout;
+            abortOnFailure = config.abortOnFailure;
+            deviceOrdinal = config.deviceOrdinal;
+            blocking = config.blocking;
+            timing = config.timing;
+            consistencyCheck = config.consistencyCheck;
+            traceFile = config.traceFile;
+            algorithm = config.algorithm;
+            nccl = config.nccl;
+        }
+
+        CommunicatorConfig made() {
+            return new CommunicatorConfig(
+                    name,
+                    operationTimeout,
+                    abortOnFailure,
+                    deviceOrdinal,
+                    blocking,
+                    timing,
+                    consistencyCheck,
+                    traceFile,
+                    algorithm,
+                    nccl);
+        }
     }
 }
