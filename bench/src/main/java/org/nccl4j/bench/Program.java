@@ -12,99 +12,17 @@ import java.util.stream.IntStream;
  * computed.
  */
 enum Program {
-    ALL_REDUCE("all_reduce", "every rank's buffer reduced, to every rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return same(sizeBytes, type);
-        }
-
-        @Override
-        double busFactor(int ranks) {
-            return 2.0 * (ranks - 1) / ranks;
-        }
-    },
-    ALL_GATHER("all_gather", "every rank's chunk, to every rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return gathering(sizeBytes, type, ranks);
-        }
-    },
-    BROADCAST("broadcast", "the root's buffer, to every rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return same(sizeBytes, type);
-        }
-
-        @Override
-        double busFactor(int ranks) {
-            return 1;
-        }
-    },
-    REDUCE_SCATTER("reduce_scatter", "every rank's buffer reduced, a chunk to each rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return scattering(sizeBytes, type, ranks);
-        }
-    },
-    REDUCE("reduce", "every rank's buffer reduced, to the root") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return same(sizeBytes, type);
-        }
-
-        @Override
-        double busFactor(int ranks) {
-            return 1;
-        }
-    },
-    ALLTOALL("alltoall", "a chunk from every rank to every rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            long chunk = chunkCount(sizeBytes, type, ranks);
-            return new Shape(type, chunk * ranks, chunk * ranks, chunk, 0, 0);
-        }
-    },
-    ALLTOALLV("alltoallv", "chunks of different sizes from every rank to every rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            throw new UnsupportedOperationException(
-                    "the shape of alltoallv depends on its traffic: use AllToAllVTraffic.shape");
-        }
-    },
-    SCATTER("scatter", "a chunk of the root's buffer to each rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return scattering(sizeBytes, type, ranks);
-        }
-    },
-    GATHER("gather", "every rank's chunk, to the root") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return gathering(sizeBytes, type, ranks);
-        }
-    },
-    SENDRECV("sendrecv", "every rank sends its buffer to the next rank") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return same(sizeBytes, type);
-        }
-
-        @Override
-        double busFactor(int ranks) {
-            return 1;
-        }
-    },
-    HYPERCUBE("hypercube", "all_gather by recursive doubling; ranks must be a power of two") {
-        @Override
-        Shape shape(long sizeBytes, ElementType type, int ranks) {
-            return gathering(sizeBytes, type, ranks);
-        }
-
-        @Override
-        double busFactor(int ranks) {
-            return 1;
-        }
-    };
+    ALL_REDUCE("all_reduce", "every rank's buffer reduced, to every rank"),
+    ALL_GATHER("all_gather", "every rank's chunk, to every rank"),
+    BROADCAST("broadcast", "the root's buffer, to every rank"),
+    REDUCE_SCATTER("reduce_scatter", "every rank's buffer reduced, a chunk to each rank"),
+    REDUCE("reduce", "every rank's buffer reduced, to the root"),
+    ALLTOALL("alltoall", "a chunk from every rank to every rank"),
+    ALLTOALLV("alltoallv", "chunks of different sizes from every rank to every rank"),
+    SCATTER("scatter", "a chunk of the root's buffer to each rank"),
+    GATHER("gather", "every rank's chunk, to the root"),
+    SENDRECV("sendrecv", "every rank sends its buffer to the next rank"),
+    HYPERCUBE("hypercube", "all_gather by recursive doubling; ranks must be a power of two");
 
     private static final String SUFFIX = "_perf";
 
@@ -160,11 +78,30 @@ enum Program {
      * @param ranks the number of ranks
      * @throws UnsupportedOperationException for alltoallv, see {@link AllToAllVTraffic#shape}
      */
-    abstract Shape shape(long sizeBytes, ElementType type, int ranks);
+    Shape shape(long sizeBytes, ElementType type, int ranks) {
+        return switch (this) {
+            case ALL_REDUCE, REDUCE, BROADCAST, SENDRECV -> same(sizeBytes, type);
+            case ALL_GATHER, GATHER, HYPERCUBE -> gathering(sizeBytes, type, ranks);
+            case REDUCE_SCATTER, SCATTER -> scattering(sizeBytes, type, ranks);
+            case ALLTOALL -> {
+                long chunk = chunkCount(sizeBytes, type, ranks);
+                yield new Shape(type, chunk * ranks, chunk * ranks, chunk, 0, 0);
+            }
+            case ALLTOALLV ->
+                    throw new UnsupportedOperationException(
+                            "the shape of alltoallv depends on its traffic: use"
+                                    + " AllToAllVTraffic.shape");
+        };
+    }
 
     /** busbw divided by algbw. */
     double busFactor(int ranks) {
-        return (ranks - 1.0) / ranks;
+        return switch (this) {
+            case ALL_REDUCE -> 2.0 * (ranks - 1) / ranks;
+            case REDUCE, BROADCAST, SENDRECV, HYPERCUBE -> 1;
+            case ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALLTOALL, ALLTOALLV ->
+                    (ranks - 1.0) / ranks;
+        };
     }
 
     /**
