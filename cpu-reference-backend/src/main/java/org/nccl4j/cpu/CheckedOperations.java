@@ -53,6 +53,42 @@ abstract class CheckedOperations implements Operations {
             DataType type,
             CpuStream stream);
 
+    /** Takes a checked operation of blocks of one size. */
+    private void take(
+            OperationKind kind,
+            DeviceBuffer send,
+            DeviceBuffer recv,
+            long countElements,
+            DataType type,
+            ReduceOp op,
+            int root,
+            CpuStream stream) {
+        take(kind, false, send, recv, countElements, type, op, root, null, null, stream);
+    }
+
+    /** Takes a checked send. */
+    final void takeSend(
+            DeviceBuffer send, long countElements, DataType type, int peer, CpuStream stream) {
+        take(
+                OperationKind.SEND_RECV,
+                true,
+                send,
+                null,
+                countElements,
+                type,
+                null,
+                peer,
+                null,
+                null,
+                stream);
+    }
+
+    /** Takes a checked receive. */
+    final void takeRecv(
+            DeviceBuffer recv, long countElements, DataType type, int peer, CpuStream stream) {
+        take(OperationKind.SEND_RECV, null, recv, countElements, type, null, peer, stream);
+    }
+
     private CpuStream stream(OperationKind kind, DeviceStream stream) {
         return stream(kind.operation(), stream);
     }
@@ -79,18 +115,7 @@ abstract class CheckedOperations implements Operations {
             DeviceStream stream) {
         CpuStream mine = stream(OperationKind.ALL_REDUCE, stream);
         checks.allReduce(send, recv, countElements, type, op);
-        take(
-                OperationKind.ALL_REDUCE,
-                false,
-                send,
-                recv,
-                countElements,
-                type,
-                op,
-                -1,
-                null,
-                null,
-                mine);
+        take(OperationKind.ALL_REDUCE, send, recv, countElements, type, op, -1, mine);
     }
 
     @Override
@@ -106,15 +131,12 @@ abstract class CheckedOperations implements Operations {
         checks.reduce(send, recv, countElements, type, op, root);
         take(
                 OperationKind.REDUCE,
-                false,
                 send,
                 root == member.rank ? recv : null,
                 countElements,
                 type,
                 op,
                 root,
-                null,
-                null,
                 mine);
     }
 
@@ -130,15 +152,12 @@ abstract class CheckedOperations implements Operations {
         checks.broadcast(send, recv, countElements, type, root);
         take(
                 OperationKind.BROADCAST,
-                false,
                 root == member.rank ? send : null,
                 recv,
                 countElements,
                 type,
                 null,
                 root,
-                null,
-                null,
                 mine);
     }
 
@@ -151,18 +170,7 @@ abstract class CheckedOperations implements Operations {
             DeviceStream stream) {
         CpuStream mine = stream(OperationKind.ALL_GATHER, stream);
         checks.allGather(send, recv, sendCountElements, type);
-        take(
-                OperationKind.ALL_GATHER,
-                false,
-                send,
-                recv,
-                sendCountElements,
-                type,
-                null,
-                -1,
-                null,
-                null,
-                mine);
+        take(OperationKind.ALL_GATHER, send, recv, sendCountElements, type, null, -1, mine);
     }
 
     @Override
@@ -198,18 +206,7 @@ abstract class CheckedOperations implements Operations {
             DeviceStream stream) {
         CpuStream mine = stream(OperationKind.REDUCE_SCATTER, stream);
         checks.reduceScatter(send, recv, recvCountElements, type, op);
-        take(
-                OperationKind.REDUCE_SCATTER,
-                false,
-                send,
-                recv,
-                recvCountElements,
-                type,
-                op,
-                -1,
-                null,
-                null,
-                mine);
+        take(OperationKind.REDUCE_SCATTER, send, recv, recvCountElements, type, op, -1, mine);
     }
 
     @Override
@@ -248,15 +245,12 @@ abstract class CheckedOperations implements Operations {
         checks.gather(send, recv, sendCountElements, type, root);
         take(
                 OperationKind.GATHER,
-                false,
                 send,
                 root == member.rank ? recv : null,
                 sendCountElements,
                 type,
                 null,
                 root,
-                null,
-                null,
                 mine);
     }
 
@@ -272,15 +266,12 @@ abstract class CheckedOperations implements Operations {
         checks.scatter(send, recv, recvCountElements, type, root);
         take(
                 OperationKind.SCATTER,
-                false,
                 root == member.rank ? send : null,
                 recv,
                 recvCountElements,
                 type,
                 null,
                 root,
-                null,
-                null,
                 mine);
     }
 
@@ -293,18 +284,7 @@ abstract class CheckedOperations implements Operations {
             DeviceStream stream) {
         CpuStream mine = stream(OperationKind.ALL_TO_ALL, stream);
         checks.allToAll(send, recv, countElements, type);
-        take(
-                OperationKind.ALL_TO_ALL,
-                false,
-                send,
-                recv,
-                countElements,
-                type,
-                null,
-                -1,
-                null,
-                null,
-                mine);
+        take(OperationKind.ALL_TO_ALL, send, recv, countElements, type, null, -1, mine);
     }
 
     @Override
@@ -335,18 +315,7 @@ abstract class CheckedOperations implements Operations {
             DeviceBuffer send, long countElements, DataType type, int peer, DeviceStream stream) {
         CpuStream mine = stream("send", stream);
         checks.send(send, countElements, type, peer);
-        take(
-                OperationKind.SEND_RECV,
-                true,
-                send,
-                null,
-                countElements,
-                type,
-                null,
-                peer,
-                null,
-                null,
-                mine);
+        takeSend(send, countElements, type, peer, mine);
     }
 
     @Override
@@ -354,18 +323,7 @@ abstract class CheckedOperations implements Operations {
             DeviceBuffer recv, long countElements, DataType type, int peer, DeviceStream stream) {
         CpuStream mine = stream("recv", stream);
         checks.recv(recv, countElements, type, peer);
-        take(
-                OperationKind.SEND_RECV,
-                false,
-                null,
-                recv,
-                countElements,
-                type,
-                null,
-                peer,
-                null,
-                null,
-                mine);
+        takeRecv(recv, countElements, type, peer, mine);
     }
 
     @Override
@@ -388,6 +346,6 @@ abstract class CheckedOperations implements Operations {
     @Override
     public final void barrier(DeviceStream stream) {
         CpuStream mine = stream(OperationKind.BARRIER, stream);
-        take(OperationKind.BARRIER, false, null, null, 0, null, null, -1, null, null, mine);
+        take(OperationKind.BARRIER, null, null, 0, null, null, -1, mine);
     }
 }

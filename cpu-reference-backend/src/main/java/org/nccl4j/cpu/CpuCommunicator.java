@@ -115,10 +115,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                     stream);
             part.prepare();
             CpuMemory.use(part.send, part.recv);
-            batch.addStream(stream);
-            scheduler.enqueue(batch);
-            scheduler.drive();
-            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+            chores = enqueue(batch, stream);
         }
         scheduler.workers().perform(chores);
     }
@@ -170,12 +167,17 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             out.prepare();
             in.prepare();
             CpuMemory.use(out.send, in.recv);
-            batch.addStream(stream);
-            scheduler.enqueue(batch);
-            scheduler.drive();
-            chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
+            chores = enqueue(batch, stream);
         }
         scheduler.workers().perform(chores);
+    }
+
+    /** Lock held. */
+    private Chore enqueue(Batch batch, CpuStream stream) {
+        batch.addStream(stream);
+        scheduler.enqueue(batch);
+        scheduler.drive();
+        return scheduler.takeChores(Scheduler.SMALL_BYTES);
     }
 
     // ---- host calls

@@ -192,30 +192,8 @@ final class OpenGroup implements Group {
                 int source,
                 DataType type,
                 CpuStream stream) {
-            take(
-                    OperationKind.SEND_RECV,
-                    true,
-                    send,
-                    null,
-                    sendCountElements,
-                    type,
-                    null,
-                    destination,
-                    null,
-                    null,
-                    stream);
-            take(
-                    OperationKind.SEND_RECV,
-                    false,
-                    null,
-                    recv,
-                    recvCountElements,
-                    type,
-                    null,
-                    source,
-                    null,
-                    null,
-                    stream);
+            takeSend(send, sendCountElements, type, destination, stream);
+            takeRecv(recv, recvCountElements, type, source, stream);
         }
     }
 }
