@@ -108,8 +108,7 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
+                long[] hashes = hashes(start, firstIndex, count);
                 input(0).generate(firstIndex, bits, count);
                 for (int rank = 1; rank < ranks; rank++) {
                     reduce(bits, hashes, rank);
@@ -193,10 +192,8 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                long[] places = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
-                places(hashes, rank, ranks, places);
+                long[] hashes = hashes(start, firstIndex, count);
+                long[] places = places(hashes, rank, ranks);
                 for (int i = 0; i < count; i++) {
                     // The totals differ by an exclusive or.
                     long isOther = -(places[i] & 1);
@@ -214,8 +211,7 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
+                long[] hashes = hashes(start, firstIndex, count);
                 for (int i = 0; i < count; i++) {
                     long positive = positive(hashes[i]);
                     long sum = positive - (positive ^ difference(hashes[i]));
@@ -263,9 +259,8 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
+                long[] hashes = hashes(start, firstIndex, count);
                 long[] places = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
                 Arrays.fill(places, rank);
                 for (int i = 0; i < count; i++) {
                     bits[i] = total(hashes[i], rank & 1);
@@ -278,8 +273,7 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
+                long[] hashes = hashes(start, firstIndex, count);
                 for (int i = 0; i < count; i++) {
                     bits[i] = total(hashes[i], 0) + ODD_SCALAR * total(hashes[i], 1);
                 }
@@ -324,10 +318,8 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                long[] places = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
-                places(hashes, rank, ranks, places);
+                long[] hashes = hashes(start, firstIndex, count);
+                long[] places = places(hashes, rank, ranks);
                 for (int i = 0; i < count; i++) {
                     bits[i] = power(hashes[i]);
                 }
@@ -400,8 +392,7 @@ abstract sealed class ReductionData {
         @Override
         Content result() {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
+                long[] hashes = hashes(start, firstIndex, count);
                 Arrays.fill(bits, 0, count, Long.MIN_VALUE);
                 long[] values = new long[count];
                 for (int rank = 0; rank < ranks; rank++) {
@@ -442,10 +433,8 @@ abstract sealed class ReductionData {
         @Override
         Content input(int rank) {
             return (firstIndex, bits, count) -> {
-                long[] hashes = new long[count];
-                long[] places = new long[count];
-                Mixer.fill(start, firstIndex, hashes, count);
-                places(hashes, rank, ranks, places);
+                long[] hashes = hashes(start, firstIndex, count);
+                long[] places = places(hashes, rank, ranks);
                 for (int i = 0; i < count; i++) {
                     bits[i] = first(hashes[i]) & Mixer.isZero(places[i]);
                 }
@@ -499,12 +488,21 @@ abstract sealed class ReductionData {
         return 1 + layout.mantissaBits + Mixer.below(Mixer.derive(hash, ODD_2), exponents);
     }
 
+    /** A random number per element. */
+    private static long[] hashes(long start, long firstIndex, int count) {
+        long[] hashes = new long[count];
+        Mixer.fill(start, firstIndex, hashes, count);
+        return hashes;
+    }
+
     /** A rank's place in the ranks' order, which is another one per element: a rotation. */
-    private static void places(long[] hashes, long rank, long ranks, long[] places) {
+    private static long[] places(long[] hashes, long rank, long ranks) {
+        long[] places = new long[hashes.length];
         for (int i = 0; i < hashes.length; i++) {
             long place = rank - ranks + Mixer.below(Mixer.derive(hashes[i], ODD_3), ranks);
             places[i] = place + (ranks & -(place >>> 63));
         }
+        return places;
     }
 
     private static long atLeastOne(long number) {
