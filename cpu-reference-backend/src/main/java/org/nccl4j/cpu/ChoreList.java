@@ -42,6 +42,26 @@ final class ChoreList<T extends Chore> {
         return chore;
     }
 
+    /** Takes one out that is somewhere in it. */
+    boolean remove(T chore) {
+        T before = null;
+        for (T each = first; each != null; before = each, each = following(each)) {
+            if (each.equals(chore)) {
+                if (before == null) {
+                    first = following(each);
+                } else {
+                    before.next = each.next;
+                }
+                if (last.equals(each)) {
+                    last = before;
+                }
+                each.next = null;
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** All of them, still linked, or null. */
     T takeAll() {
         T all = first;

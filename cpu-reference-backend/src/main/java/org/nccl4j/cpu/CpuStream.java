@@ -131,6 +131,17 @@ final class CpuStream implements DeviceStream {
         return tickets[slot(completed() + 1)];
     }
 
+    /**
+     * The batch so many entries behind the head, or null if there is something else, or nothing.
+     */
+    Batch batchBehindHead(int entries) {
+        long ticket = completed() + 1 + entries;
+        int slot = slot(ticket);
+        return ticket <= enqueued() && kinds[slot] == EntryKind.BATCH
+                ? (Batch) subjects[slot]
+                : null;
+    }
+
     /** Makes room for one more, so that {@link #push} needs no memory. */
     void reserve() {
         assert Thread.holdsLock(scheduler);

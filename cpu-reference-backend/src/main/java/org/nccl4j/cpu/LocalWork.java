@@ -74,6 +74,9 @@ final class LocalWork extends Work implements Engine.Pieces {
     }
 
     @Override
+    void gather(long mostBytes) {}
+
+    @Override
     Engine.Pieces begin() {
         return this;
     }

@@ -42,6 +42,13 @@ final class Match extends Work implements JoinedOperation {
     private final EndOfRun endOfRun = new EndOfRun();
     private boolean isGivenUp;
     private Engine.Run run;
+
+    /** The operations that it takes along, itself first; made when first needed. */
+    private Train train;
+
+    /** Whether another operation takes it along. */
+    private boolean takenAlong;
+
     private long sizeBytes;
     private long steps;
 
@@ -63,6 +70,7 @@ final class Match extends Work implements JoinedOperation {
         isGivenUp = false;
         host = null;
         run = null;
+        takenAlong = false;
         Arrays.fill(parts, null);
     }
 
@@ -140,19 +148,67 @@ final class Match extends Work implements JoinedOperation {
         part.arrived = true;
         if (++arrived == parts.length) {
             joined = true;
-            sizeBytes = 0;
-            boolean measured = false;
-            for (Part each : parts) {
-                sizeBytes += each.bytes(clique.size);
-                measured |= each.record != null;
-            }
-            steps = clique.engine.steps(this);
-            if (measured) {
+            weigh();
+            if (isMeasured()) {
                 joinedNanos = System.nanoTime();
             }
             clique.running++;
             scheduler().joined(this);
         }
+    }
+
+    /** Finds out what it takes to run it. */
+    void weigh() {
+        sizeBytes = 0;
+        for (Part each : parts) {
+            sizeBytes += each.bytes(clique.size);
+        }
+        steps = clique.engine.steps(this);
+    }
+
+    /** Whether somebody wants to know when it began and ended. */
+    boolean isMeasured() {
+        for (Part each : parts) {
+            if (each.record != null) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether all participants have called it. */
+    boolean isPostedByAll() {
+        return posted == parts.length;
+    }
+
+    /** Whether it is joined and in nobody's hands. */
+    boolean isWaitingForRunner() {
+        return joined && !alone && !open && !complete && !shares.areAbandoned();
+    }
+
+    /** Whether it is run together with another operation, as one of its train. */
+    boolean isTakenAlong() {
+        return takenAlong;
+    }
+
+    void takeAlong(boolean yes) {
+        takenAlong = yes;
+    }
+
+    @Override
+    void gather(long mostBytes) {
+        if (takesAlong()) {
+            // It has been in somebody's hands who has not begun it.
+            return;
+        }
+        if (train == null) {
+            train = new Train(clique.engine.mostShares(Math.max(2, clique.size)));
+        }
+        train.gather(this, mostBytes);
+    }
+
+    private boolean takesAlong() {
+        return train != null && !train.isEmpty();
     }
 
     @Override
@@ -172,12 +228,26 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     Engine.Pieces begin() {
+        return takesAlong() ? train.begin() : start();
+    }
+
+    /** Has the engine start it. */
+    Engine.Run start() {
         run = clique.engine.start(this);
         return run;
     }
 
     @Override
     void end() {
+        if (takesAlong()) {
+            train.end();
+        } else {
+            finish();
+        }
+    }
+
+    /** Tells the engine that all of it is done. */
+    void finish() {
         Engine.Run done = run;
         run = null;
         done.finish(true);
@@ -187,7 +257,8 @@ final class Match extends Work implements JoinedOperation {
     void broke(int share, Throwable failure) {
         CollectiveException cause;
         try {
-            cause = Wording.broke(this, share, failure);
+            Match guilty = takesAlong() ? train.guilty(share) : this;
+            cause = Wording.broke(guilty, share, failure);
         } catch (OutOfMemoryError e) {
             cause = clique.outOfMemory;
         }
@@ -196,6 +267,10 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     boolean usesClosedArena() {
+        return takesAlong() ? train.usesClosedArena() : usesClosedMemory();
+    }
+
+    boolean usesClosedMemory() {
         for (Part part : parts) {
             if (part != null && (isClosed(part.sendSegment) || isClosed(part.recvSegment))) {
                 return true;
@@ -207,6 +282,20 @@ final class Match extends Work implements JoinedOperation {
     @Override
     void completed() {
         scheduler().completed(this);
+        if (takesAlong()) {
+            for (int i = 0; i < train.followers(); i++) {
+                train.follower(i).completedBehind();
+            }
+            train.clear();
+        }
+    }
+
+    private void completedBehind() {
+        assert joined : "taken along, but not behind the first";
+        alone = false;
+        complete = true;
+        scheduler().completed(this);
+        unused();
     }
 
     @Override
@@ -214,12 +303,25 @@ final class Match extends Work implements JoinedOperation {
         if (isGivenUp) {
             return;
         }
+        giveUp();
+        if (takesAlong()) {
+            for (int i = 0; i < train.followers(); i++) {
+                train.follower(i).giveUp();
+            }
+            train.clear();
+        }
+        scheduler().abortIfDue(clique);
+    }
+
+    private void giveUp() {
         isGivenUp = true;
-        clique.running--;
+        alone = false;
+        if (joined) {
+            clique.running--;
+        }
         if (run != null) {
             scheduler().defer(endOfRun);
         }
-        scheduler().abortIfDue(clique);
     }
 
     @Override

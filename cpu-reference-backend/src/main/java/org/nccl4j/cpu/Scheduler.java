@@ -153,13 +153,22 @@ final class Scheduler {
             }
             if (work.costBytes() <= left) {
                 left -= work.costBytes();
-                work.alone = true;
+                work.take(0);
                 defer(work);
             } else {
                 workers.queue(work);
             }
         }
         return deferred.takeAll();
+    }
+
+    /** Takes a work back that nobody runs, for somebody who runs it together with another. */
+    void withdraw(Work work) {
+        assert Thread.holdsLock(this);
+        if (!fresh.remove(work) && !workers.withdraw(work)) {
+            throw new IllegalStateException("a work that nobody runs does not wait for anybody");
+        }
+        work.alone = true;
     }
 
     // ---- streams
@@ -342,7 +351,9 @@ final class Scheduler {
     /** An operation is there on all its ranks. */
     void joined(Match match) {
         assert Thread.holdsLock(this);
-        fresh.add(match);
+        if (!match.isTakenAlong()) {
+            fresh.add(match);
+        }
     }
 
     /** A joined operation is done. */

@@ -50,6 +50,19 @@ abstract class Work extends Chore {
         open = false;
     }
 
+    /**
+     * Gives it to one thread, which is to begin it or to run all of it. Lock held.
+     *
+     * @param mostBytes what it may cost together with what it may take along
+     */
+    final void take(long mostBytes) {
+        alone = true;
+        gather(mostBytes);
+    }
+
+    /** Takes along what is bound to follow it, if it can. Lock held. */
+    abstract void gather(long mostBytes);
+
     /** Whether any thread is, or is about to be, running or ending it. Lock held. */
     final boolean isBeingRun() {
         return alone || (open && shares.haveThreads());

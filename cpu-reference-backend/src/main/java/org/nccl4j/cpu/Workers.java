@@ -78,6 +78,9 @@ final class Workers {
      */
     private static final int LEADING_LOOKS = 512;
 
+    /** How often a runner of a blocked share looks at it while others run those it waits for. */
+    private static final int BLOCKED_LOOKS = 512;
+
     /** How often a runner of blocked shares yields before it leaves. */
     private static final int YIELDS = 100;
 
@@ -152,12 +155,20 @@ final class Workers {
         assert Thread.holdsLock(scheduler);
         if (keeping && kept == null) {
             kept = work;
-            work.alone = true;
+            work.take(Train.MOST_BYTES);
             return;
         }
         ready.add(work);
         hasReady = true;
         callWorker(poolSize());
+    }
+
+    /** Takes a work back, if it waits for somebody here. */
+    boolean withdraw(Work work) {
+        assert Thread.holdsLock(scheduler);
+        boolean waited = ready.remove(work);
+        hasReady = !ready.isEmpty();
+        return waited;
     }
 
     /** Makes sure that somebody comes for what there is, unless enough are there. */
@@ -200,7 +211,7 @@ final class Workers {
             hasReady = !ready.isEmpty();
         }
         if (work != null) {
-            work.alone = true;
+            work.take(Train.MOST_BYTES);
         }
         return work;
     }
@@ -808,11 +819,17 @@ final class Workers {
                         claims++;
                         boolean advanced = false;
                         Progress progress = shares.advance(share);
-                        while (progress == Progress.ADVANCED
-                                && !shares.areAbandoned()
-                                && !leaving) {
-                            advanced = true;
-                            leaving = isEnough();
+                        int looks = 0;
+                        while (progress != Progress.DONE && !shares.areAbandoned() && !leaving) {
+                            if (progress == Progress.ADVANCED) {
+                                advanced = true;
+                                looks = 0;
+                            } else if (++looks == BLOCKED_LOOKS || shares.haveFree()) {
+                                break;
+                            } else {
+                                Thread.onSpinWait();
+                            }
+                            leaving = looks % LOOKS_PER_ROUND == 0 && isEnough();
                             if (!leaving) {
                                 progress = shares.advance(share);
                             }

@@ -1,0 +1,267 @@
+package org.nccl4j.cpu;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicIntegerArray;
+
+/**
+ * Operations that are run as one work: the first of them, and those that nothing else than it keeps
+ * from running. Their runners go from one to the next by themselves, and the scheduler hears of all
+ * of them at the end. To end one operation and to begin the next, with the lock, takes as long as
+ * moving 64 KiB; in a train a runner only waits until the others have done their shares of what was
+ * before.
+ *
+ * <p>They come in <em>rounds</em>. The first round is a joined operation, and whatever else the
+ * batches that it belongs to have joined. The next one is what joins when that is done: each stream
+ * of the round before has another batch waiting, and these batches have all they need in one
+ * another. Operations of one round may run at the same time.
+ *
+ * <p>Share i is share i of each operation, one after the other. One that an operation does not have
+ * is done at once.
+ *
+ * <p>Thread safety: gathered and cleared with the scheduler's lock held, by {@link #begin} and
+ * {@link #end} in one thread while no share is advanced; shares as {@link Engine.Pieces} says.
+ */
+final class Train implements Engine.Pieces {
+    /** The most operations. */
+    static final int MOST = 32;
+
+    /**
+     * The most that all of them may cost. What waits for one of them has to wait for the last, so
+     * that is about a tenth of a millisecond; what is larger gains nothing.
+     */
+    static final long MOST_BYTES = 4 << 20;
+
+    private static final int LINE_INTS = 16;
+
+    private final Match[] operations = new Match[MOST];
+
+    /** Which of them a share can begin when the others have done how many. */
+    private final int[] behind = new int[MOST];
+
+    private final Engine.Run[] runs = new Engine.Run[MOST];
+    private final List<CpuStream> streams = new ArrayList<>();
+
+    private int count;
+    private int shares;
+    private long leftBytes;
+
+    /** How many operations are done, by share, a cache line each. */
+    private final AtomicIntegerArray done;
+
+    /** Which operation is being begun or ended, while that is so. */
+    private int at;
+
+    /**
+     * An empty one.
+     *
+     * @param mostShares how many shares an operation may have
+     */
+    Train(int mostShares) {
+        done = new AtomicIntegerArray((mostShares + 1) * LINE_INTS);
+    }
+
+    private static int word(int share) {
+        return (share + 1) * LINE_INTS;
+    }
+
+    // ---- with the lock
+
+    boolean isEmpty() {
+        return count == 0;
+    }
+
+    /** The operations but the first. */
+    int followers() {
+        return Math.max(0, count - 1);
+    }
+
+    Match follower(int index) {
+        return operations[index + 1];
+    }
+
+    void clear() {
+        removeFrom(0);
+        streams.clear();
+    }
+
+    /**
+     * Fills an empty one; it stays empty if nothing follows.
+     *
+     * @param first joined, and not in anybody's hands
+     * @param mostBytes what all may cost
+     */
+    void gather(Match first, long mostBytes) {
+        leftBytes = mostBytes;
+        if (!addFirstRound(first)) {
+            clear();
+            return;
+        }
+        int siblings = count;
+        int round = 1;
+        int before = count;
+        while (addRound(round, before)) {
+            round++;
+            before = count;
+        }
+        removeFrom(before);
+        if (count == 1) {
+            clear();
+        }
+        for (int i = 1; i < Math.min(siblings, count); i++) {
+            first.scheduler().withdraw(operations[i]);
+        }
+    }
+
+    private boolean addFirstRound(Match first) {
+        if (!add(first, 0)) {
+            return false;
+        }
+        for (int i = 0; i < count; i++) {
+            Match operation = operations[i];
+            for (int participant = 0; participant < operation.participants(); participant++) {
+                Batch batch = operation.part(participant).batch;
+                if (batch.streams.size() != 1) {
+                    return false;
+                }
+                CpuStream stream = batch.streams.getFirst();
+                if (!streams.contains(stream)) {
+                    streams.add(stream);
+                    if (!addJoined(batch)) {
+                        return false;
+                    }
+                }
+            }
+        }
+        return true;
+    }
+
+    private boolean addJoined(Batch batch) {
+        for (int i = 0; i < batch.parts.size(); i++) {
+            Part part = batch.parts.get(i);
+            if (!part.ended
+                    && !isAdded(part.match)
+                    && !(part.match.isWaitingForRunner() && add(part.match, 0))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private boolean addRound(int round, int before) {
+        int parts = 0;
+        int participants = 0;
+        for (int i = 0; i < streams.size(); i++) {
+            Batch batch = streams.get(i).batchBehindHead(round);
+            if (batch == null
+                    || batch.cancelled
+                    || batch.waitsForHostCall()
+                    || batch.streams.size() != 1) {
+                return false;
+            }
+            parts += batch.parts.size();
+            for (int p = 0; p < batch.parts.size(); p++) {
+                Part part = batch.parts.get(p);
+                if (part.isEmpty() || !part.match.isPostedByAll()) {
+                    return false;
+                }
+                if (!isAdded(part.match)) {
+                    part.match.weigh();
+                    if (!add(part.match, before)) {
+                        return false;
+                    }
+                    participants += part.match.participants();
+                }
+            }
+        }
+        // Else some operation has a part that is not in these batches.
+        return parts == participants;
+    }
+
+    private boolean isAdded(Match operation) {
+        return operation.isTakenAlong() || operation == operations[0];
+    }
+
+    private boolean add(Match operation, int before) {
+        if (count == MOST
+                || operation.costBytes() > leftBytes
+                || operation.isMeasured()
+                || (count > 0 && operation.clique != operations[0].clique)) {
+            return false;
+        }
+        leftBytes -= operation.costBytes();
+        behind[count] = before;
+        operations[count] = operation;
+        operation.takeAlong(count > 0);
+        count++;
+        return true;
+    }
+
+    private void removeFrom(int index) {
+        while (count > index) {
+            count--;
+            operations[count].takeAlong(false);
+            operations[count] = null;
+        }
+    }
+
+    /** Which operation a share, or for -1 whoever begins or ends the train, is at. */
+    Match guilty(int share) {
+        return operations[Math.min(count - 1, share < 0 ? at : done.get(word(share)))];
+    }
+
+    // ---- without the lock
+
+    Engine.Pieces begin() {
+        shares = 0;
+        for (at = 0; at < count; at++) {
+            runs[at] = operations[at].start();
+            shares = Math.max(shares, runs[at].shares());
+        }
+        for (int share = 0; share < shares; share++) {
+            done.setOpaque(word(share), 0);
+        }
+        return this;
+    }
+
+    void end() {
+        for (at = 0; at < count; at++) {
+            runs[at] = null;
+            operations[at].finish();
+        }
+    }
+
+    /** Whether memory that one of them uses has been closed by its owner. */
+    boolean usesClosedArena() {
+        for (int i = 0; i < count; i++) {
+            if (operations[i].usesClosedMemory()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
+    public int shares() {
+        return shares;
+    }
+
+    @Override
+    public Engine.Progress progress(int share) {
+        int mine = done.getPlain(word(share));
+        int needed = behind[mine];
+        for (int other = 0; needed > 0 && other < shares; other++) {
+            if (done.getAcquire(word(other)) < needed) {
+                return Engine.Progress.BLOCKED;
+            }
+        }
+        Engine.Run run = runs[mine];
+        Engine.Progress progress =
+                share < run.shares() ? run.progress(share) : Engine.Progress.DONE;
+        if (progress != Engine.Progress.DONE) {
+            return progress;
+        }
+        done.setRelease(word(share), mine + 1);
+        return mine + 1 == count ? Engine.Progress.DONE : Engine.Progress.ADVANCED;
+    }
+}
