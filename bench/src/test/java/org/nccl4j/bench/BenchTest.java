@@ -72,6 +72,21 @@ final class BenchTest {
         }
     }
 
+    /** With data in several shares, whose ends are nowhere near those of ranks or vectors. */
+    @ParameterizedTest
+    @CsvSource({
+        "reduce_scatter, 5", "reduce_scatter, 7", "allreduce, 5", "allreduce, 7",
+        "alltoall, 5", "alltoall, 7", "reduce, 5", "reduce, 7"
+    })
+    void everyTypeAndOpIsRightAmongManyOddRanks(String program, int ranks) {
+        assertVerified(
+                RunningBench.run(
+                        program
+                                + " -g "
+                                + ranks
+                                + " -b 5000 -e 65000 -f 13 -n 2 -d all -o all --algo direct"));
+    }
+
     @ParameterizedTest
     @ValueSource(
             strings = {
