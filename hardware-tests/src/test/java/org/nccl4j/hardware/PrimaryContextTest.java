@@ -69,8 +69,7 @@ final class PrimaryContextTest {
             stream.fill(buffer, (byte) 1);
             stream.synchronize(Team.PATIENCE);
             assertThat(currentContext()).isEqualTo(before);
-            MemorySegment none = MemorySegment.NULL;
-            assertThat(CudaDriver.cuCtxSetCurrent(none)).isZero();
+            assertThat(CudaDriver.cuCtxSetCurrent(0)).isZero();
             MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
             assertThat(CudaDriver.cuCtxGetCurrent(cell)).isZero();
         }

@@ -161,16 +161,17 @@ public final class CudaDriver {
     private static final class CuCtxSetCurrent {
         static final MethodHandle HANDLE =
                 NativeLibrary.CUDA_DRIVER.function(
-                        "cuCtxSetCurrent", FunctionDescriptor.of(JAVA_INT, ADDRESS));
+                        "cuCtxSetCurrent", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
     }
 
     /**
      * Makes a context current on this OS thread.
      *
-     * @param context the context, NULL for none
+     * @param context the context's address, 0 for none: as a number, for a segment would be made
+     *     anew at each call
      * @return 0, or the code of the error
      */
-    public static int cuCtxSetCurrent(MemorySegment context) {
+    public static int cuCtxSetCurrent(long context) {
         try {
             return (int) CuCtxSetCurrent.HANDLE.invokeExact(context);
         } catch (Throwable e) {

@@ -10,6 +10,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodType;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
@@ -211,6 +212,41 @@ final class AbiTest {
         }
     }
 
+    /** As those that jextract binds, but for addresses and handles, which are numbers. */
+    @Test
+    void functionsBoundByAddressHaveTheirSignature() throws ReflectiveOperationException {
+        checkByAddress("nccl.NcclByAddress", "nccl.Nccl");
+        checkByAddress("cudart.CudaRtByAddress", "cudart.CudaRt");
+    }
+
+    private static void checkByAddress(String type, String header)
+            throws ReflectiveOperationException {
+        Class<?> written = bindings.type("org.nccl4j.bindings." + type);
+        Map<String, FunctionDescriptor> generated =
+                IsolatedBindings.generated(bindings.type("org.nccl4j.bindings." + header));
+        Map<String, MethodHandle> handles = bindings.written(written);
+        assertThat(handles).isNotEmpty();
+        handles.forEach((name, handle) -> {
+            MethodType expected = generated.get(name).toMethodType();
+            MethodType bound = handle.type();
+            assertThat(bound.parameterCount()).as(name).isEqualTo(expected.parameterCount());
+            assertThat(bound.parameterList()).as("%s has an address", name).contains(long.class);
+            for (int i = 0; i < expected.parameterCount(); i++) {
+                // What is written to stays a segment.
+                if (expected.parameterType(i) != MemorySegment.class
+                        || bound.parameterType(i) != long.class) {
+                    assertThat(bound.parameterType(i))
+                            .as("parameter %d of %s", i, name)
+                            .isEqualTo(expected.parameterType(i));
+                }
+            }
+            assertThat(bound.returnType()).as(name).isEqualTo(expected.returnType());
+            assertThat(method(written, name).getParameterTypes())
+                    .as(name)
+                    .isEqualTo(bound.parameterArray());
+        });
+    }
+
     /** The numbers of cuda.h: what a parameter is, and which symbols its macros stand for. */
     @Test
     void functionsOfTheDriverHaveTheirSignatureAndSymbol() throws ReflectiveOperationException {
@@ -222,7 +258,7 @@ final class AbiTest {
                         Map.entry("cuDeviceGet", List.of("CUdevice*", "int")),
                         Map.entry("cuDeviceGetName", List.of("char*", "int", "CUdevice")),
                         Map.entry("cuCtxGetCurrent", List.of("CUcontext*")),
-                        Map.entry("cuCtxSetCurrent", List.of("CUcontext")),
+                        Map.entry("cuCtxSetCurrent", List.of("CUcontext by address")),
                         Map.entry("cuCtxGetDevice", List.of("CUdevice*")),
                         Map.entry("cuDevicePrimaryCtxRetain", List.of("CUcontext*", "CUdevice")),
                         Map.entry("cuDevicePrimaryCtxRelease_v2", List.of("CUdevice")),
@@ -387,7 +423,8 @@ final class AbiTest {
             case "int", "unsigned int", "cudaError_t", "CUresult", "CUdevice" ->
                     Optional.of(ValueLayout.JAVA_INT);
             case "CUpointer_attribute" -> Optional.of(ValueLayout.JAVA_INT);
-            case "unsigned long long", "CUdeviceptr" -> Optional.of(ValueLayout.JAVA_LONG);
+            case "unsigned long long", "CUdeviceptr", "CUcontext by address" ->
+                    Optional.of(ValueLayout.JAVA_LONG);
             // handles, and a pointer to a function
             case "cudaEvent_t", "cudaGraph_t", "cudaGraphExec_t", "cudaMemPool_t" ->
                     Optional.of(ValueLayout.ADDRESS);

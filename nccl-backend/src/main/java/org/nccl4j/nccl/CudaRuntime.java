@@ -10,6 +10,7 @@ import java.lang.foreign.MemorySegment;
 import org.nccl4j.bindings.NativeLibrary;
 import org.nccl4j.bindings.cudart.CudaRt;
 import org.nccl4j.bindings.cudart.CudaRtAdditions;
+import org.nccl4j.bindings.cudart.CudaRtByAddress;
 import org.nccl4j.bindings.cudart.MemoryPools;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.Device;
@@ -410,17 +411,20 @@ final class CudaRuntime {
 
     /** Whether nothing is left. */
     static boolean streamQuery(long stream, String doing) {
-        return isReady("cudaStreamQuery", CudaRt.cudaStreamQuery(at(stream)), doing);
+        return isReady("cudaStreamQuery", CudaRtByAddress.cudaStreamQuery(stream), doing);
     }
 
     /** Whether a stream is being captured; allocates nothing. */
     static boolean isCapturing(long stream, MemorySegment intCell, String doing) {
-        check("cudaStreamIsCapturing", CudaRt.cudaStreamIsCapturing(at(stream), intCell), doing);
+        check(
+                "cudaStreamIsCapturing",
+                CudaRtByAddress.cudaStreamIsCapturing(stream, intCell),
+                doing);
         return intCell.get(JAVA_INT, 0) != 0;
     }
 
     static void streamWaitEvent(long stream, long event, String doing) {
-        check("cudaStreamWaitEvent", CudaRt.cudaStreamWaitEvent(at(stream), at(event), 0), doing);
+        check("cudaStreamWaitEvent", CudaRtByAddress.cudaStreamWaitEvent(stream, event, 0), doing);
     }
 
     /** The device of a stream, or -1 where this runtime cannot tell, before 12.8. */
@@ -503,12 +507,12 @@ final class CudaRuntime {
     }
 
     static void recordEvent(long event, long stream, String doing) {
-        check("cudaEventRecord", CudaRt.cudaEventRecord(at(event), at(stream)), doing);
+        check("cudaEventRecord", CudaRtByAddress.cudaEventRecord(event, stream), doing);
     }
 
     /** Whether the stream has passed the event's mark. */
     static boolean eventQuery(long event, String doing) {
-        return isReady("cudaEventQuery", CudaRt.cudaEventQuery(at(event)), doing);
+        return isReady("cudaEventQuery", CudaRtByAddress.cudaEventQuery(event), doing);
     }
 
     /** The time between two passed events of one device. */

@@ -90,7 +90,7 @@ final class DriverContext {
 
     /** Makes a context current on this OS thread, or none if it is 0. */
     static void makeCurrent(long context) {
-        int code = CudaDriver.cuCtxSetCurrent(MemorySegment.ofAddress(context));
+        int code = CudaDriver.cuCtxSetCurrent(context);
         if (code != 0) {
             throw CudaRuntime.failed(
                     "cuCtxSetCurrent",

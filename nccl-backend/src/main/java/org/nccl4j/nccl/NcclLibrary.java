@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.nccl4j.bindings.NativeLibrary;
 import org.nccl4j.bindings.nccl.Nccl;
+import org.nccl4j.bindings.nccl.NcclByAddress;
 import org.nccl4j.collectives.LibraryUnavailableException;
 import org.nccl4j.collectives.NativeCallException;
 import org.nccl4j.collectives.UnsupportedException;
@@ -206,7 +207,7 @@ final class NcclLibrary {
     static int commGetAsyncError(long communicator, MemorySegment stateCell, String doing) {
         checked(
                 "ncclCommGetAsyncError",
-                Nccl.ncclCommGetAsyncError(at(communicator), stateCell),
+                NcclByAddress.ncclCommGetAsyncError(communicator, stateCell),
                 doing);
         return stateCell.get(ValueLayout.JAVA_INT, 0);
     }
@@ -260,8 +261,7 @@ final class NcclLibrary {
 
     static int allReduce(
             long send, long recv, long count, int type, int op, long communicator, long stream) {
-        return Nccl.ncclAllReduce(
-                at(send), at(recv), count, type, op, at(communicator), at(stream));
+        return NcclByAddress.ncclAllReduce(send, recv, count, type, op, communicator, stream);
     }
 
     static int reduce(
@@ -273,48 +273,44 @@ final class NcclLibrary {
             int root,
             long communicator,
             long stream) {
-        return Nccl.ncclReduce(
-                at(send), at(recv), count, type, op, root, at(communicator), at(stream));
+        return NcclByAddress.ncclReduce(send, recv, count, type, op, root, communicator, stream);
     }
 
     static int broadcast(
             long send, long recv, long count, int type, int root, long communicator, long stream) {
-        return Nccl.ncclBroadcast(
-                at(send), at(recv), count, type, root, at(communicator), at(stream));
+        return NcclByAddress.ncclBroadcast(send, recv, count, type, root, communicator, stream);
     }
 
     static int allGather(
             long send, long recv, long count, int type, long communicator, long stream) {
-        return Nccl.ncclAllGather(at(send), at(recv), count, type, at(communicator), at(stream));
+        return NcclByAddress.ncclAllGather(send, recv, count, type, communicator, stream);
     }
 
     static int reduceScatter(
             long send, long recv, long count, int type, int op, long communicator, long stream) {
-        return Nccl.ncclReduceScatter(
-                at(send), at(recv), count, type, op, at(communicator), at(stream));
+        return NcclByAddress.ncclReduceScatter(send, recv, count, type, op, communicator, stream);
     }
 
     static int allToAll(
             long send, long recv, long count, int type, long communicator, long stream) {
-        return Nccl.ncclAlltoAll(at(send), at(recv), count, type, at(communicator), at(stream));
+        return NcclByAddress.ncclAlltoAll(send, recv, count, type, communicator, stream);
     }
 
     static int gather(
             long send, long recv, long count, int type, int root, long communicator, long stream) {
-        return Nccl.ncclGather(at(send), at(recv), count, type, root, at(communicator), at(stream));
+        return NcclByAddress.ncclGather(send, recv, count, type, root, communicator, stream);
     }
 
     static int scatter(
             long send, long recv, long count, int type, int root, long communicator, long stream) {
-        return Nccl.ncclScatter(
-                at(send), at(recv), count, type, root, at(communicator), at(stream));
+        return NcclByAddress.ncclScatter(send, recv, count, type, root, communicator, stream);
     }
 
     static int send(long send, long count, int type, int peer, long communicator, long stream) {
-        return Nccl.ncclSend(at(send), count, type, peer, at(communicator), at(stream));
+        return NcclByAddress.ncclSend(send, count, type, peer, communicator, stream);
     }
 
     static int recv(long recv, long count, int type, int peer, long communicator, long stream) {
-        return Nccl.ncclRecv(at(recv), count, type, peer, at(communicator), at(stream));
+        return NcclByAddress.ncclRecv(recv, count, type, peer, communicator, stream);
     }
 }
