@@ -17,24 +17,29 @@ final class GroupCall {
 
     final NcclCommunicator communicator;
     final Member member;
-    final NcclStream stream;
-    private final OperationKind kind;
-    private final DeviceBuffer send;
-    private final DeviceBuffer recv;
-    private final long sendAddress;
-    private final long recvAddress;
-    private final long countElements;
-    private final DataType type;
-    private final ReduceOp op;
-    private final int root;
-    private final BlockLayout sendLayout;
-    private final BlockLayout recvLayout;
+
+    // ---- the operation, which a call of a plain operation is given anew for each
+
+    NcclStream stream;
+    private OperationKind kind;
+    private DeviceBuffer send;
+    private DeviceBuffer recv;
+    private long sendAddress;
+    private long recvAddress;
+    private long countElements;
+    private DataType type;
+    private ReduceOp op;
+    private int root;
+    private BlockLayout sendLayout;
+    private BlockLayout recvLayout;
 
     /** Whether it takes its number and moves nothing. */
-    private final boolean isEmpty;
+    private boolean isEmpty;
 
     /** Taken before, or {@link #NO_NUMBER}. */
     private final long number;
+
+    // ---- while it is issued
 
     private CallRecord issued;
 
@@ -46,8 +51,19 @@ final class GroupCall {
 
     private int operator;
 
-    GroupCall(
-            NcclCommunicator communicator,
+    private GroupCall(NcclCommunicator communicator, long number) {
+        this.communicator = communicator;
+        this.member = communicator.member();
+        this.number = number;
+    }
+
+    /** One that is to be given its operation. */
+    GroupCall(NcclCommunicator communicator) {
+        this(communicator, NO_NUMBER);
+    }
+
+    /** Gives it an operation. */
+    void set(
             OperationKind kind,
             DeviceBuffer send,
             DeviceBuffer recv,
@@ -58,8 +74,6 @@ final class GroupCall {
             BlockLayout sendLayout,
             BlockLayout recvLayout,
             NcclStream stream) {
-        this.communicator = communicator;
-        this.member = communicator.member();
         this.kind = kind;
         this.isEmpty = isEmpty(kind, countElements, sendLayout, recvLayout);
         // An operation that moves nothing needs no memory.
@@ -75,31 +89,17 @@ final class GroupCall {
         this.sendLayout = sendLayout;
         this.recvLayout = recvLayout;
         this.stream = stream;
-        this.number = NO_NUMBER;
     }
 
-    private GroupCall(
-            NcclCommunicator communicator,
-            NcclStream stream,
-            long sendAddress,
-            long recvAddress,
-            long number) {
-        this.communicator = communicator;
-        this.member = communicator.member();
-        this.kind = OperationKind.EXCHANGE_COUNTS;
-        this.isEmpty = false;
-        this.send = null;
-        this.recv = null;
-        this.sendAddress = sendAddress;
-        this.recvAddress = recvAddress;
-        this.countElements = 1;
-        this.type = DataType.INT64;
-        this.op = null;
-        this.root = -1;
-        this.sendLayout = null;
-        this.recvLayout = null;
-        this.stream = stream;
-        this.number = number;
+    /** Keeps nothing of its operation reachable. */
+    void forget() {
+        send = null;
+        recv = null;
+        op = null;
+        sendLayout = null;
+        recvLayout = null;
+        stream = null;
+        issued = null;
     }
 
     /** A rank's part of an exchange of counts. */
@@ -109,7 +109,21 @@ final class GroupCall {
             long sendAddress,
             long recvAddress,
             long number) {
-        return new GroupCall(communicator, stream, sendAddress, recvAddress, number);
+        GroupCall call = new GroupCall(communicator, number);
+        call.set(
+                OperationKind.EXCHANGE_COUNTS,
+                null,
+                null,
+                1,
+                DataType.INT64,
+                null,
+                -1,
+                null,
+                null,
+                stream);
+        call.sendAddress = sendAddress;
+        call.recvAddress = recvAddress;
+        return call;
     }
 
     static boolean isEmpty(

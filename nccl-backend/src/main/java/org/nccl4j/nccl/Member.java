@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.CommunicatorConfig;
 import org.nccl4j.collectives.DataType;
@@ -82,6 +83,12 @@ final class Member {
     private final MemorySegment stateCell;
 
     private final String watching;
+
+    /** Made once: a launch that is waited for is an operation's usual course. */
+    private final BooleanSupplier settled = () -> asyncState() != NcclLibrary.IN_PROGRESS;
+
+    /** As {@link #settled}. */
+    private final BooleanSupplier hostCallFree = this::isHostCallFree;
 
     /** Not for {@link #comm} on the communicator's own thread. */
     private final Object pollLock = new Object();
@@ -209,8 +216,7 @@ final class Member {
         if (state != NcclLibrary.IN_PROGRESS) {
             return state;
         }
-        Waiting.untilUninterruptibly(
-                () -> asyncState() != NcclLibrary.IN_PROGRESS, System.nanoTime(), Long.MAX_VALUE);
+        Waiting.untilUninterruptibly(settled, System.nanoTime(), Long.MAX_VALUE);
         return asyncState();
     }
 
@@ -362,8 +368,7 @@ final class Member {
         requireOpen(operation);
         // The watchdog fails it when the oldest of them takes too long, which ends this wait.
         Waiting.Outcome outcome =
-                Waiting.untilUninterruptibly(
-                        this::isHostCallFree, System.nanoTime(), Long.MAX_VALUE);
+                Waiting.untilUninterruptibly(hostCallFree, System.nanoTime(), Long.MAX_VALUE);
         assert outcome == Waiting.Outcome.OVER;
         requireOpen(operation);
     }

@@ -46,6 +46,11 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
 
     private final Clique clique;
 
+    /** Of one call and of two, for operations that NCCL needs a group for; null while in use. */
+    private NcclRecordedGroup one;
+
+    private NcclRecordedGroup two;
+
     private NcclCommunicator(Member member) {
         super(member);
         this.clique = member.clique;
@@ -126,21 +131,17 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
             throw OpenGroup.unpaired(member);
         }
         if (member.size == 1 || kind.needsGroup()) {
-            NcclRecordedGroup.of(
-                            List.of(
-                                    new GroupCall(
-                                            this,
-                                            kind,
-                                            send,
-                                            recv,
-                                            countElements,
-                                            type,
-                                            op,
-                                            root,
-                                            sendLayout,
-                                            recvLayout,
-                                            stream)))
-                    .issue();
+            takeAsGroup(
+                    kind,
+                    send,
+                    recv,
+                    countElements,
+                    type,
+                    op,
+                    root,
+                    sendLayout,
+                    recvLayout,
+                    stream);
             return;
         }
         if (member.isObstructed()) {
@@ -192,6 +193,43 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         }
         if (timed == null && FlightRecord.isEnabled()) {
             FlightRecord.commit(member, call, null, null);
+        }
+    }
+
+    private void takeAsGroup(
+            OperationKind kind,
+            DeviceBuffer send,
+            DeviceBuffer recv,
+            long countElements,
+            DataType type,
+            ReduceOp op,
+            int root,
+            BlockLayout sendLayout,
+            BlockLayout recvLayout,
+            NcclStream stream) {
+        // Taken away while it is used: a second thread, which is about to be refused, shall not
+        // write into it.
+        NcclRecordedGroup group = one;
+        one = null;
+        if (group == null) {
+            group = NcclRecordedGroup.reusable(this, 1);
+        }
+        try {
+            group.call(0)
+                    .set(
+                            kind,
+                            send,
+                            recv,
+                            countElements,
+                            type,
+                            op,
+                            root,
+                            sendLayout,
+                            recvLayout,
+                            stream);
+            group.issueOnce();
+        } finally {
+            one = group;
         }
     }
 
@@ -292,33 +330,40 @@ final class NcclCommunicator extends CheckedOperations implements Communicator {
         if ((destination == member.rank) != (source == member.rank)) {
             throw OpenGroup.unpaired(member);
         }
-        NcclRecordedGroup.of(
-                        List.of(
-                                new GroupCall(
-                                        this,
-                                        OperationKind.SEND,
-                                        send,
-                                        null,
-                                        sendCountElements,
-                                        type,
-                                        null,
-                                        destination,
-                                        null,
-                                        null,
-                                        stream),
-                                new GroupCall(
-                                        this,
-                                        OperationKind.RECV,
-                                        null,
-                                        recv,
-                                        recvCountElements,
-                                        type,
-                                        null,
-                                        source,
-                                        null,
-                                        null,
-                                        stream)))
-                .issue();
+        NcclRecordedGroup group = two;
+        two = null;
+        if (group == null) {
+            group = NcclRecordedGroup.reusable(this, 2);
+        }
+        try {
+            group.call(0)
+                    .set(
+                            OperationKind.SEND,
+                            send,
+                            null,
+                            sendCountElements,
+                            type,
+                            null,
+                            destination,
+                            null,
+                            null,
+                            stream);
+            group.call(1)
+                    .set(
+                            OperationKind.RECV,
+                            null,
+                            recv,
+                            recvCountElements,
+                            type,
+                            null,
+                            source,
+                            null,
+                            null,
+                            stream);
+            group.issueOnce();
+        } finally {
+            two = group;
+        }
     }
 
     @Override

@@ -16,14 +16,17 @@ import org.nccl4j.collectives.RecordedGroup;
 final class NcclRecordedGroup implements RecordedGroup, Runnable {
     private final GroupCall[] calls;
     private final Member[] members;
-    private final NcclStream[] streams;
     private final boolean nonBlocking;
 
-    /** Whether any of it goes to NCCL. */
-    private final boolean moves;
+    // ---- what follows from the calls, see prepare()
+
+    /** Those that get work, from the first slot on. */
+    private final NcclStream[] streams;
+
+    private int streamCount;
 
     /** The operation, if it is one call of NCCL's, which is a group by itself; else null. */
-    private final GroupCall single;
+    private GroupCall single;
 
     /** Whether a rank's calls are compared with those of the others. */
     private final boolean isChecked;
@@ -36,16 +39,8 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
     private NcclRecordedGroup(List<GroupCall> calls) {
         this.calls = calls.toArray(GroupCall[]::new);
         this.members = calls.stream().map(call -> call.member).distinct().toArray(Member[]::new);
-        this.streams =
-                calls.stream()
-                        .filter(call -> !call.isEmpty())
-                        .map(call -> call.stream)
-                        .distinct()
-                        .toArray(NcclStream[]::new);
+        this.streams = new NcclStream[calls.size()];
         this.nonBlocking = members.length > 0 && members[0].nonBlocking;
-        this.moves = streams.length > 0;
-        this.single =
-                this.calls.length == 1 && !this.calls[0].kind().needsGroup() ? this.calls[0] : null;
         boolean checked = false;
         boolean timed = false;
         for (Member member : members) {
@@ -66,7 +61,56 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
         }
         List<GroupCall> sorted = new ArrayList<>(calls);
         sorted.sort(Comparator.comparingInt(call -> order.indexOf(call.communicator)));
-        return new NcclRecordedGroup(sorted);
+        NcclRecordedGroup group = new NcclRecordedGroup(sorted);
+        group.prepare();
+        return group;
+    }
+
+    /**
+     * For plain operations of a communicator: calls that are given what they do before each use.
+     */
+    static NcclRecordedGroup reusable(NcclCommunicator communicator, int count) {
+        List<GroupCall> calls = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            calls.add(new GroupCall(communicator));
+        }
+        return new NcclRecordedGroup(calls);
+    }
+
+    GroupCall call(int index) {
+        return calls[index];
+    }
+
+    /** Issues what its calls have been given, and keeps nothing of it reachable. */
+    void issueOnce() {
+        try {
+            prepare();
+            issue();
+        } finally {
+            for (int i = 0; i < calls.length; i++) {
+                calls[i].forget();
+                streams[i] = null;
+            }
+        }
+    }
+
+    private void prepare() {
+        streamCount = 0;
+        for (int i = 0; i < calls.length; i++) {
+            if (!calls[i].isEmpty() && !hasStream(calls[i].stream)) {
+                streams[streamCount++] = calls[i].stream;
+            }
+        }
+        single = calls.length == 1 && !calls[0].kind().needsGroup() ? calls[0] : null;
+    }
+
+    private boolean hasStream(NcclStream stream) {
+        for (int i = 0; i < streamCount; i++) {
+            if (streams[i] == stream) {
+                return true;
+            }
+        }
+        return false;
     }
 
     // Loops by index, because iterators are objects.
@@ -130,7 +174,8 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
             for (int i = 0; i < calls.length; i++) {
                 calls[i].begin();
             }
-            if (moves) {
+            // Else none of it goes to NCCL.
+            if (streamCount > 0) {
                 if (isTimed) {
                     startTiming();
                 }
@@ -211,7 +256,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
 
     private void launch() {
         if (nonBlocking) {
-            for (int i = 0; i < streams.length; i++) {
+            for (int i = 0; i < streamCount; i++) {
                 streams[i].launchBegins();
             }
         }
@@ -222,7 +267,7 @@ final class NcclRecordedGroup implements RecordedGroup, Runnable {
             }
         } finally {
             if (nonBlocking) {
-                for (int i = 0; i < streams.length; i++) {
+                for (int i = 0; i < streamCount; i++) {
                     streams[i].launchEnds();
                 }
             }

@@ -80,6 +80,11 @@ final class NcclStream implements DeviceStream {
         CommunicatorUse(NcclCommunicator communicator) {
             this.communicator = new WeakReference<>(communicator);
         }
+
+        boolean isLikelyToComeAgain() {
+            NcclCommunicator user = communicator.get();
+            return user != null && !user.member().isObstructed();
+        }
     }
 
     private final NcclDevice device;
@@ -90,6 +95,10 @@ final class NcclStream implements DeviceStream {
     private final MemorySegment captureCell;
 
     private final String name;
+
+    // What is being done, for messages: a text that is put together is an object.
+    private final String markingEnd;
+    private final String waiting;
     private final AtomicInteger touchers = new AtomicInteger();
     private volatile boolean closed;
 
@@ -134,6 +143,8 @@ final class NcclStream implements DeviceStream {
                                 : "stream " + NUMBERS.getAndIncrement())
                         + " of device "
                         + device.ordinal();
+        this.markingEnd = "marking the end of " + name;
+        this.waiting = "waitFor on " + name;
         this.captureCell =
                 foreign ? Arena.ofAuto().allocate(ValueLayout.JAVA_INT) : MemorySegment.NULL;
         this.marker = device.events().take(false);
@@ -243,23 +254,30 @@ final class NcclStream implements DeviceStream {
     }
 
     private CommunicatorUse useOf(NcclCommunicator communicator) {
+        CommunicatorUse[] known = uses;
+        for (int i = 0; i < known.length; i++) {
+            // Communicators that take turns cost nothing but this look.
+            if (known[i].communicator.refersTo(communicator)) {
+                lastUse = known[i];
+                return known[i];
+            }
+        }
+        return add(communicator);
+    }
+
+    private CommunicatorUse add(NcclCommunicator communicator) {
         List<CommunicatorUse> kept = new ArrayList<>();
-        CommunicatorUse found = null;
         long over = passed;
         for (CommunicatorUse use : uses) {
-            if (use.communicator.refersTo(communicator)) {
-                found = use;
-            } else if (use.ticket > over) {
+            if (use.ticket > over || use.isLikelyToComeAgain()) {
                 kept.add(use);
             }
         }
-        if (found == null) {
-            found = new CommunicatorUse(communicator);
-        }
-        kept.add(found);
+        CommunicatorUse added = new CommunicatorUse(communicator);
+        kept.add(added);
         uses = kept.toArray(NO_USES);
-        lastUse = found;
-        return found;
+        lastUse = added;
+        return added;
     }
 
     private void issue() {
@@ -274,7 +292,7 @@ final class NcclStream implements DeviceStream {
     private void mark(long ticket) {
         try {
             if (foreign) {
-                recordRaw(tail, "marking the end of " + this);
+                recordRaw(tail, markingEnd);
                 tailTicket = ticket;
             }
             if (MARKING.compareAndSet(this, ASKED, RECORDING)) {
@@ -539,7 +557,7 @@ final class NcclStream implements DeviceStream {
     void waitRaw(long event) {
         long before = CurrentDevice.visit(device);
         try {
-            CudaRuntime.streamWaitEvent(address, event, "waitFor on " + name);
+            CudaRuntime.streamWaitEvent(address, event, waiting);
         } finally {
             CurrentDevice.leave(before);
         }
@@ -557,7 +575,7 @@ final class NcclStream implements DeviceStream {
         boolean recorded = false;
         try {
             event = device.events().take(false);
-            recordRaw(event, "marking the end of " + this);
+            recordRaw(event, markingEnd);
             recorded = true;
             return event;
         } finally {

@@ -173,19 +173,19 @@ final class OpenGroup implements Group {
             if (!streams.contains(stream)) {
                 streams.add(stream);
             }
-            calls.add(
-                    new GroupCall(
-                            communicator,
-                            kind,
-                            send,
-                            recv,
-                            countElements,
-                            type,
-                            op,
-                            root,
-                            sendLayout,
-                            recvLayout,
-                            stream));
+            GroupCall call = new GroupCall(communicator);
+            call.set(
+                    kind,
+                    send,
+                    recv,
+                    countElements,
+                    type,
+                    op,
+                    root,
+                    sendLayout,
+                    recvLayout,
+                    stream);
+            calls.add(call);
         }
 
         @Override
