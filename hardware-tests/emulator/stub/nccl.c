@@ -1,13 +1,18 @@
-/* NCCL 2.30.7 that has always just finished. */
+/* NCCL 2.30.7 that has always just finished, unless told to be late. */
 #include <stdlib.h>
 
 #include "stub.h"
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 4 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 4, IN_PROGRESS = 7 };
 
 typedef struct {
     int ranks, rank, device;
+    /* How often it is still to be asked for its state until its last operation has been launched. */
+    int unanswered;
 } comm;
+
+/* That number, for each operation: 0 but in tests. */
+static int late;
 typedef struct {
     char internal[128];
 } unique_id;
@@ -98,8 +103,10 @@ int ncclCommAbort(comm *communicator) {
 
 int ncclCommGetAsyncError(comm *communicator, int *state) {
     COUNT(ncclCommGetAsyncError);
-    (void)communicator;
-    *state = SUCCESS;
+    int unanswered = __atomic_load_n(&communicator->unanswered, __ATOMIC_RELAXED);
+    *state = unanswered > 0 ? IN_PROGRESS : SUCCESS;
+    if (unanswered > 0)
+        __atomic_store_n(&communicator->unanswered, unanswered - 1, __ATOMIC_RELAXED);
     return SUCCESS;
 }
 
@@ -152,6 +159,13 @@ int ncclRedOpDestroy(int op, comm *communicator) {
 #define OPERATION(function, parameters)                                                            \
     int function parameters {                                                                      \
         COUNT(function);                                                                           \
+        if (__atomic_load_n(&late, __ATOMIC_RELAXED) != 0)                                         \
+            __atomic_store_n(&c->unanswered, late, __ATOMIC_RELAXED);                              \
+        return SUCCESS;                                                                            \
+    }
+#define BRACKET(function)                                                                          \
+    int function(void) {                                                                           \
+        COUNT(function);                                                                           \
         return SUCCESS;                                                                            \
     }
 
@@ -166,13 +180,18 @@ OPERATION(ncclGather, (const void *send, void *recv, size_t count, int type, int
 OPERATION(ncclScatter, (const void *send, void *recv, size_t count, int type, int root, comm *c, void *stream))
 OPERATION(ncclSend, (const void *send, size_t count, int type, int peer, comm *c, void *stream))
 OPERATION(ncclRecv, (void *recv, size_t count, int type, int peer, comm *c, void *stream))
-OPERATION(ncclGroupStart, (void))
-OPERATION(ncclGroupEnd, (void))
+BRACKET(ncclGroupStart)
+BRACKET(ncclGroupEnd)
 
 /* ---- for benchmarks and tests ------------------------------------------------------------------ */
 
 uint64_t nccl4j_stub_calls(const char *function) {
     return stub_calls(counters, FUNCTION_COUNT, function);
+}
+
+/* From now on launches of non-blocking communicators are over after so many questions. */
+void nccl4j_stub_be_late(int questions) {
+    __atomic_store_n(&late, questions, __ATOMIC_RELAXED);
 }
 
 /* As a program calls them that is linked with NCCL: through a pointer that the linker has filled. */
