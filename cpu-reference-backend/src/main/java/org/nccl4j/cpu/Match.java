@@ -202,7 +202,7 @@ final class Match extends Work implements JoinedOperation {
             return;
         }
         if (train == null) {
-            train = new Train(clique.engine.mostShares(Math.max(2, clique.size)));
+            train = new Train(shares.most());
         }
         train.gather(this, mostBytes);
     }

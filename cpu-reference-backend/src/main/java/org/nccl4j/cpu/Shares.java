@@ -83,6 +83,11 @@ final class Shares {
         return SHARES + share * spread;
     }
 
+    /** How many there may ever be. */
+    int most() {
+        return (words.length() - SHARES) / spread;
+    }
+
     /** Closes all. By a thread that has the scheduler's lock. */
     void close() {
         for (int share = 0; share < count; share++) {
@@ -96,7 +101,7 @@ final class Shares {
     /** Sets what they are shares of, by the thread that has the work alone and leads it now. */
     void cut(Engine.Pieces whole) {
         int shares = whole.shares();
-        if (shares > (words.length() - SHARES) / spread) {
+        if (shares > most()) {
             throw new IllegalStateException(
                     "the engine cuts an operation into "
                             + shares

@@ -42,6 +42,7 @@ final class Train implements Engine.Pieces {
     private final Engine.Run[] runs = new Engine.Run[MOST];
     private final List<CpuStream> streams = new ArrayList<>();
 
+    private final int mostShares;
     private int count;
     private int shares;
     private long leftBytes;
@@ -55,10 +56,11 @@ final class Train implements Engine.Pieces {
     /**
      * An empty one.
      *
-     * @param mostShares how many shares an operation may have
+     * @param mostShares how many shares an operation may have to be taken
      */
     Train(int mostShares) {
-        done = new AtomicIntegerArray((mostShares + 1) * LINE_INTS);
+        this.mostShares = mostShares;
+        this.done = new AtomicIntegerArray((mostShares + 1) * LINE_INTS);
     }
 
     private static int word(int share) {
@@ -186,6 +188,7 @@ final class Train implements Engine.Pieces {
         if (count == MOST
                 || operation.costBytes() > leftBytes
                 || operation.isMeasured()
+                || operation.shares.most() > mostShares
                 || (count > 0 && operation.clique != operations[0].clique)) {
             return false;
         }

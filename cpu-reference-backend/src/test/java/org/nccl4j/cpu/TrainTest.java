@@ -63,30 +63,10 @@ final class TrainTest {
         private final DeviceStream[] gateStreams;
 
         Held(int ranks, int cores, ScriptedEngine.Script script, int shares) {
-            Engine engine =
-                    new ScriptedEngine(
-                            shares,
-                            new ScriptedEngine.Script() {
-                                @Override
-                                public void start(JoinedOperation operation) {
-                                    if (operation.countElements() > 1) {
-                                        startedSoFar.incrementAndGet();
-                                    }
-                                    script.start(operation);
-                                }
+            this(ranks, cores, new ScriptedEngine(shares, counting(script)));
+        }
 
-                                @Override
-                                public Progress progress(JoinedOperation operation, int share) {
-                                    return operation.countElements() <= 1
-                                            ? Progress.DONE
-                                            : script.progress(operation, share);
-                                }
-
-                                @Override
-                                public void finish(JoinedOperation operation, boolean done) {
-                                    script.finish(operation, done);
-                                }
-                            });
+        Held(int ranks, int cores, Engine engine) {
             world = new World(ranks, cores, engine, config -> config);
             gate = world.backend.createLocal(2, CommunicatorConfig.defaults());
             gateStreams = new DeviceStream[2];
@@ -106,8 +86,8 @@ final class TrainTest {
         }
 
         private void gate(int rank) {
-            gate.get(rank)
-                    .allReduce(some, some, 1, DataType.INT32, ReduceOp.SUM, gateStreams[rank]);
+            DeviceBuffer one = rank == 0 ? some : other;
+            gate.get(rank).allReduce(one, one, 1, DataType.INT32, ReduceOp.SUM, gateStreams[rank]);
         }
 
         void allReduce(int count) {
@@ -155,6 +135,30 @@ final class TrainTest {
                 stream.close();
             }
         }
+    }
+
+    private ScriptedEngine.Script counting(ScriptedEngine.Script script) {
+        return new ScriptedEngine.Script() {
+            @Override
+            public void start(JoinedOperation operation) {
+                if (operation.countElements() > 1) {
+                    startedSoFar.incrementAndGet();
+                }
+                script.start(operation);
+            }
+
+            @Override
+            public Progress progress(JoinedOperation operation, int share) {
+                return operation.countElements() <= 1
+                        ? Progress.DONE
+                        : script.progress(operation, share);
+            }
+
+            @Override
+            public void finish(JoinedOperation operation, boolean done) {
+                script.finish(operation, done);
+            }
+        };
     }
 
     /** Notes at an operation's first piece how many had been started by then. */
@@ -304,6 +308,25 @@ final class TrainTest {
             held.world.synchronize();
             assertThat(atFirst).hasSize(3 * ranks * 2).containsOnly(3 * ranks);
         }
+    }
+
+    /** An operation between two ranks may have fewer shares than one of all. */
+    @ParameterizedTest
+    @ValueSource(ints = {3, 5})
+    void operationsOfAnyNumberOfSharesFollowOneAnother(int ranks) {
+        HookedEngine engine = new HookedEngine((operation, share) -> {});
+        try (Held held = new Held(ranks, 2, engine)) {
+            for (int i = 0; i < 4; i++) {
+                held.exchange(MEDIUM / 8);
+                held.allReduce(MEDIUM / 8);
+                held.allReduce(MEDIUM / 8);
+            }
+            held.go();
+            held.world.synchronize();
+            assertThat(held.world.log.entries(System.Logger.Level.ERROR)).isEmpty();
+        }
+        engine.assertRulesKept();
+        assertThat(engine.completed).hasValue(engine.started.get());
     }
 
     /** Shares of one operation begin when all of the one before are done, whoever runs them. */
