@@ -58,8 +58,11 @@ final class DirectRun implements Engine.Run {
     /** The size of every share but the last. */
     private long shareBytes;
 
-    /** How many operations it has been used for. */
+    /** How many operations it has been used for, not counting what it has repeated. */
     private int life;
+
+    /** How many operations it has carried out this time. */
+    private int times;
 
     DirectRun(DirectEngine engine, int participants) {
         this.engine = engine;
@@ -109,6 +112,7 @@ final class DirectRun implements Engine.Run {
             sends[p] = joined.send(p);
             recvs[p] = joined.recv(p);
         }
+        times = 1;
         life++;
     }
 
@@ -157,6 +161,51 @@ final class DirectRun implements Engine.Run {
         operation = null;
         layout = null;
         engine.recycle(this);
+    }
+
+    /**
+     * If it is the same in the same memory: what is at one place there is in the same share of
+     * both, and within one operation no share touches what another writes. Layouts would have to be
+     * compared, and a trace wants to know each operation.
+     */
+    @Override
+    public boolean canRepeatAs(JoinedOperation other) {
+        if (other.kind() != kind
+                || other.participants() != participants
+                || layout != null
+                || kind == OperationKind.ALL_TO_ALL_V
+                || other.countElements() != operation.countElements()
+                || other.type() != type
+                || other.root() != operation.root()) {
+            return false;
+        }
+        for (int p = 0; p < participants; p++) {
+            if (other.rank(p) != operation.rank(p)
+                    || !isSame(sends[p], other.send(p))
+                    || !isSame(recvs[p], other.recv(p))
+                    || (reduces && !other.reduction(p).equals(operation.reduction(p)))
+                    || operation.trace(p) != null) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean isSame(MemorySegment one, MemorySegment other) {
+        if (one == null || other == null) {
+            return one == null && other == null;
+        }
+        return one.address() == other.address() && one.byteSize() == other.byteSize();
+    }
+
+    @Override
+    public void repeat(int share) {
+        shares[share].begun = life - 1;
+    }
+
+    @Override
+    public void repeated(int newTimes) {
+        times = newTimes;
     }
 
     private boolean isAllToAll() {
@@ -255,7 +304,7 @@ final class DirectRun implements Engine.Run {
             if (from == to || own + other == 0) {
                 continue;
             }
-            operation.countSent(from, to, own + other);
+            operation.countSent(from, to, times * (own + other));
             if (trace != null && other > 0) {
                 trace.sent(operation, 0, from, to, to, 0, other);
             }
@@ -270,7 +319,7 @@ final class DirectRun implements Engine.Run {
             return;
         }
         if (operation.rank(from) != operation.rank(to)) {
-            operation.countSent(from, to, bytes);
+            operation.countSent(from, to, times * bytes);
         }
         StepTrace trace = operation.trace(from);
         if (trace != null) {

@@ -63,6 +63,28 @@ interface Engine {
          *     given up
          */
         void finish(boolean done);
+
+        /**
+         * Whether it can carry out another operation as well, behind its own: one that moves the
+         * same between the same places, so that each share can go on to it without waiting for the
+         * others.
+         */
+        default boolean canRepeatAs(JoinedOperation operation) {
+            return false;
+        }
+
+        /**
+         * A share that is {@link Progress#DONE} begins anew, with the next of the operations that
+         * this run carries out. Called as {@link #progress}.
+         */
+        default void repeat(int share) {
+            throw new IllegalStateException("this run carries out one operation");
+        }
+
+        /** Says how many operations all shares have carried out. Called before {@link #finish}. */
+        default void repeated(int times) {
+            throw new IllegalStateException("this run carries out one operation");
+        }
     }
 
     /** How far a share came. */

@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
@@ -36,8 +37,14 @@ final class Train implements Engine.Pieces {
 
     private final Match[] operations = new Match[MOST];
 
+    /** For each of them the first of its round. */
+    private final int[] rounds = new int[MOST];
+
     /** Which of them a share can begin when the others have done how many. */
     private final int[] behind = new int[MOST];
+
+    /** Whether the run of the round before carries it out as well. */
+    private final boolean[] repeating = new boolean[MOST];
 
     private final Engine.Run[] runs = new Engine.Run[MOST];
     private final List<CpuStream> streams = new ArrayList<>();
@@ -193,7 +200,7 @@ final class Train implements Engine.Pieces {
             return false;
         }
         leftBytes -= operation.costBytes();
-        behind[count] = before;
+        rounds[count] = before;
         operations[count] = operation;
         operation.takeAlong(count > 0);
         count++;
@@ -217,9 +224,28 @@ final class Train implements Engine.Pieces {
 
     Engine.Pieces begin() {
         shares = 0;
-        for (at = 0; at < count; at++) {
-            runs[at] = operations[at].start();
-            shares = Math.max(shares, runs[at].shares());
+        int before = 0;
+        int needed = 0;
+        for (int round = 0; round < count; ) {
+            int next = round;
+            while (next < count && rounds[next] == round) {
+                next++;
+            }
+            boolean repeats = next - round == round - before;
+            for (int i = round; repeats && i < next; i++) {
+                repeats = runs[before + i - round].canRepeatAs(operations[i]);
+            }
+            if (!repeats) {
+                needed = round;
+            }
+            for (at = round; at < next; at++) {
+                behind[at] = needed;
+                repeating[at] = repeats;
+                runs[at] = repeats ? runs[before + at - round] : operations[at].start();
+                shares = Math.max(shares, runs[at].shares());
+            }
+            before = round;
+            round = next;
         }
         for (int share = 0; share < shares; share++) {
             done.setOpaque(word(share), 0);
@@ -229,9 +255,26 @@ final class Train implements Engine.Pieces {
 
     void end() {
         for (at = 0; at < count; at++) {
-            runs[at] = null;
-            operations[at].finish();
+            if (!repeating[at]) {
+                int times = times(at);
+                if (times > 1) {
+                    runs[at].repeated(times);
+                }
+                operations[at].finish();
+            }
         }
+        Arrays.fill(runs, 0, count, null);
+    }
+
+    /** How many operations a run has carried out that began with one. */
+    private int times(int first) {
+        int times = 1;
+        for (int i = first + 1; i < count; i++) {
+            if (repeating[i] && runs[i].equals(runs[first])) {
+                times++;
+            }
+        }
+        return times;
     }
 
     /** Whether memory that one of them uses has been closed by its owner. */
@@ -264,7 +307,11 @@ final class Train implements Engine.Pieces {
         if (progress != Engine.Progress.DONE) {
             return progress;
         }
-        done.setRelease(word(share), mine + 1);
-        return mine + 1 == count ? Engine.Progress.DONE : Engine.Progress.ADVANCED;
+        int next = mine + 1;
+        if (next < count && repeating[next] && share < runs[next].shares()) {
+            runs[next].repeat(share);
+        }
+        done.setRelease(word(share), next);
+        return next == count ? Engine.Progress.DONE : Engine.Progress.ADVANCED;
     }
 }

@@ -67,11 +67,15 @@ final class Workers {
     private static final int LOOKS_PER_ROUND = 16;
 
     /**
-     * How often a worker leaves what is ready to a waiter. Streams, batches and operations are in
-     * the cache of the thread that has enqueued them and now waits: it leads operations from one to
-     * the next several times as fast.
+     * How long a worker leaves what is ready and not large to whoever has enqueued it. Streams,
+     * batches and operations are in that thread's cache, where it leads operations from one to the
+     * next several times as fast; two threads that change them in turns hold each other up for
+     * longer than that, and of what is enqueued meanwhile a {@link Train} can be made.
      */
-    private static final int PATIENCE = 64;
+    private static final long PATIENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(10);
+
+    /** Works of this size are worth beginning at once. */
+    private static final long LARGE_BYTES = 2 << 20;
 
     /**
      * How often the thread that leads a work looks whether the others are done before it leaves.
@@ -131,6 +135,10 @@ final class Workers {
     private volatile boolean full;
 
     private volatile boolean hasReady;
+
+    /** Whether anything that is ready is large; may be late to say no. */
+    private volatile boolean hasLargeReady;
+
     private volatile boolean crowded;
 
     /** Whether a waiter holds a place. */
@@ -160,6 +168,9 @@ final class Workers {
         }
         ready.add(work);
         hasReady = true;
+        if (work.costBytes() >= LARGE_BYTES) {
+            hasLargeReady = true;
+        }
         callWorker(poolSize());
     }
 
@@ -167,8 +178,15 @@ final class Workers {
     boolean withdraw(Work work) {
         assert Thread.holdsLock(scheduler);
         boolean waited = ready.remove(work);
-        hasReady = !ready.isEmpty();
+        noteWhetherReady();
         return waited;
+    }
+
+    private void noteWhetherReady() {
+        if (hasReady && ready.isEmpty()) {
+            hasReady = false;
+            hasLargeReady = false;
+        }
     }
 
     /** Makes sure that somebody comes for what there is, unless enough are there. */
@@ -207,9 +225,7 @@ final class Workers {
         while (work != null && work.shares.areAbandoned()) {
             work = ready.poll();
         }
-        if (hasReady == ready.isEmpty()) {
-            hasReady = !ready.isEmpty();
-        }
+        noteWhetherReady();
         if (work != null) {
             work.take(Train.MOST_BYTES);
         }
@@ -570,6 +586,9 @@ final class Workers {
         /** Since when it has had nothing to do; 0 if it does not know. */
         private long idleSinceNanos;
 
+        /** Since when a worker has left what is ready to others; 0 if nothing is. */
+        private long patientSinceNanos;
+
         Runner(Waiter waiter, long startNanos, long budgetNanos) {
             this.waiter = waiter;
             this.startNanos = startNanos;
@@ -598,12 +617,12 @@ final class Workers {
                     if (place != NOWHERE && latest != null && latest.haveFree()) {
                         return latest.work;
                     }
-                    if (place != NOWHERE
-                            && hasReady
-                            && !(isWorker() && attended && looks < PATIENCE)) {
+                    long now = System.nanoTime();
+                    if (!hasReady) {
+                        patientSinceNanos = 0;
+                    } else if (place != NOWHERE && !isPatient(now)) {
                         return null;
                     }
-                    long now = System.nanoTime();
                     if (idleSinceNanos == 0) {
                         idleSinceNanos = now;
                     } else if (now - idleSinceNanos >= IDLE_SPIN_NANOS) {
@@ -628,6 +647,17 @@ final class Workers {
             return null;
         }
 
+        /** Whether it leaves what is ready to others for now. */
+        private boolean isPatient(long now) {
+            if (!isWorker() || hasLargeReady) {
+                return false;
+            }
+            if (patientSinceNanos == 0) {
+                patientSinceNanos = now;
+            }
+            return now - patientSinceNanos < PATIENCE_NANOS;
+        }
+
         /** Something to do, with a place to do it, or null. Lock held. */
         Work nextWithLock() {
             if (isWorker() && crowded) {
@@ -641,9 +671,12 @@ final class Workers {
                 }
                 noLongerPlaceless();
             }
-            mine = pollReady();
-            if (mine != null) {
-                return mine;
+            // Before it parks it takes what it has left so far: others may not come for it.
+            if (!isPatient(System.nanoTime()) || isTired()) {
+                mine = pollReady();
+                if (mine != null) {
+                    return mine;
+                }
             }
             return mayJoin ? joinable() : null;
         }
@@ -729,6 +762,7 @@ final class Workers {
         /** Runs a work together with others. */
         void run(Work work) {
             idleSinceNanos = 0;
+            patientSinceNanos = 0;
             boolean leads = work.equals(mine);
             mine = null;
             if (!leads || begin(work)) {
@@ -909,7 +943,9 @@ final class Workers {
                     ends |= leading && work.shares.stopLeading();
                 }
                 // Else it is the turn of others, or of a waiter, who has it in its cache.
-                keeping = ready.isEmpty() && !(isWorker() && attended);
+                keeping =
+                        ready.isEmpty()
+                                && !(isWorker() && (attended || work.costBytes() < LARGE_BYTES));
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);

@@ -32,6 +32,7 @@ import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.Traffic;
 import org.nccl4j.cpu.Engine.Progress;
 
 /** Which operations are run as one work, and that nobody can tell but by the clock. */
@@ -365,6 +366,132 @@ final class TrainTest {
         }
         assertThat(violations).isEmpty();
         assertThat(IntStream.range(0, 60).map(done::get)).as("seed %d", seed).containsOnly(shares);
+    }
+
+    /** What a random program does next: an operation on one of few ranges, often the last one. */
+    private record Step(int kind, int from, int to, int root) {}
+
+    /**
+     * The same operation again and again is carried out by one run, others wait for one another.
+     */
+    @ParameterizedTest
+    @CsvSource({"2, 1", "2, 2", "3, 2", "4, 3"})
+    void whateverFollowsTheResultsAreThoseOfOneAfterTheOther(int ranks, int cores) {
+        long seed = System.nanoTime();
+        SplittableRandom random = new SplittableRandom(seed);
+        int range = MEDIUM / 8;
+        for (int program = 0; program < 20; program++) {
+            int[][] expected = new int[ranks][4 * range];
+            DirectEngine engine =
+                    new DirectEngine(cores, KernelChoice.ofThisProcess(), 4 << 10, 1 << 10);
+            try (Held held = new Held(ranks, cores, engine)) {
+                World world = held.world;
+                DeviceBuffer[] buffers = new DeviceBuffer[ranks];
+                for (int rank = 0; rank < ranks; rank++) {
+                    for (int i = 0; i < 4 * range; i++) {
+                        expected[rank][i] = random.nextInt(100);
+                    }
+                    buffers[rank] = world.ints(rank, expected[rank]);
+                }
+                Step step = null;
+                for (int i = 0; i < 50; i++) {
+                    if (step == null || random.nextInt(4) == 0) {
+                        int from = random.nextInt(4) * range;
+                        int to = (from + range * (1 + random.nextInt(3))) % (4 * range);
+                        step = new Step(random.nextInt(4), from, to, random.nextInt(ranks));
+                    }
+                    take(world, buffers, step, range);
+                    simulate(expected, step, range);
+                }
+                held.go();
+                world.synchronize();
+                for (int rank = 0; rank < ranks; rank++) {
+                    assertThat(World.toArray(buffers[rank]))
+                            .as("seed %d, program %d, rank %d", seed, program, rank)
+                            .isEqualTo(expected[rank]);
+                    buffers[rank].close();
+                }
+            }
+        }
+    }
+
+    private static void take(World world, DeviceBuffer[] buffers, Step step, int range) {
+        int n = buffers.length;
+        DataType type = DataType.INT32;
+        long bytes = 4L * range;
+        world.backend.group(group -> {
+            for (int rank = 0; rank < n; rank++) {
+                DeviceBuffer from = buffers[rank].slice(4L * step.from(), bytes);
+                DeviceBuffer to = buffers[rank].slice(4L * step.to(), bytes);
+                DeviceStream stream = world.stream(rank);
+                switch (step.kind()) {
+                    case 0 ->
+                            group.on(world.rank(rank))
+                                    .allReduce(from, from, range, type, ReduceOp.SUM, stream);
+                    case 1 ->
+                            group.on(world.rank(rank))
+                                    .allReduce(from, to, range, type, ReduceOp.SUM, stream);
+                    case 2 ->
+                            group.on(world.rank(rank))
+                                    .broadcast(from, to, range, type, step.root(), stream);
+                    default -> {
+                        group.on(world.rank(rank)).send(from, range, type, (rank + 1) % n, stream);
+                        group.on(world.rank(rank))
+                                .recv(to, range, type, (rank + n - 1) % n, stream);
+                    }
+                }
+            }
+        });
+    }
+
+    private static void simulate(int[][] values, Step step, int range) {
+        int n = values.length;
+        int[][] before = new int[n][];
+        for (int rank = 0; rank < n; rank++) {
+            before[rank] = values[rank].clone();
+        }
+        int to = step.kind() == 0 ? step.from() : step.to();
+        for (int rank = 0; rank < n; rank++) {
+            for (int i = 0; i < range; i++) {
+                int from = step.from() + i;
+                int value = 0;
+                switch (step.kind()) {
+                    case 0, 1 -> {
+                        for (int[] each : before) {
+                            value += each[from];
+                        }
+                    }
+                    case 2 -> value = before[step.root()][from];
+                    default -> value = before[(rank + n - 1) % n][from];
+                }
+                values[rank][to + i] = value;
+            }
+        }
+    }
+
+    @Test
+    void whatIsRepeatedIsCountedEachTime() {
+        try (Held held =
+                new Held(
+                        3,
+                        2,
+                        new DirectEngine(2, KernelChoice.ofThisProcess(), 4 << 10, 1 << 10))) {
+            int times = 7;
+            for (int i = 0; i < times; i++) {
+                held.allReduce(MEDIUM / 2);
+            }
+            held.go();
+            held.world.synchronize();
+            Traffic many = held.world.rank(1).traffic();
+            held.allReduce(MEDIUM / 2);
+            held.world.synchronize();
+            Traffic oneMore = held.world.rank(1).traffic();
+            for (int peer : new int[] {0, 2}) {
+                long one = oneMore.sentBytes()[peer] - many.sentBytes()[peer];
+                assertThat(one).isPositive();
+                assertThat(many.sentBytes()[peer]).isEqualTo(times * one);
+            }
+        }
     }
 
     @ParameterizedTest
