@@ -369,7 +369,7 @@ final class TrainTest {
     }
 
     /** What a random program does next: an operation on one of few ranges, often the last one. */
-    private record Step(int kind, int from, int to, int root) {}
+    private record Step(int kind, int from, int to, int count, int root) {}
 
     /**
      * The same operation again and again is carried out by one run, others wait for one another.
@@ -398,10 +398,11 @@ final class TrainTest {
                     if (step == null || random.nextInt(4) == 0) {
                         int from = random.nextInt(4) * range;
                         int to = (from + range * (1 + random.nextInt(3))) % (4 * range);
-                        step = new Step(random.nextInt(4), from, to, random.nextInt(ranks));
+                        int count = random.nextBoolean() ? range : range / 2;
+                        step = new Step(random.nextInt(4), from, to, count, random.nextInt(ranks));
                     }
-                    take(world, buffers, step, range);
-                    simulate(expected, step, range);
+                    take(world, buffers, step);
+                    simulate(expected, step);
                 }
                 held.go();
                 world.synchronize();
@@ -415,7 +416,8 @@ final class TrainTest {
         }
     }
 
-    private static void take(World world, DeviceBuffer[] buffers, Step step, int range) {
+    private static void take(World world, DeviceBuffer[] buffers, Step step) {
+        int range = step.count();
         int n = buffers.length;
         DataType type = DataType.INT32;
         long bytes = 4L * range;
@@ -444,7 +446,7 @@ final class TrainTest {
         });
     }
 
-    private static void simulate(int[][] values, Step step, int range) {
+    private static void simulate(int[][] values, Step step) {
         int n = values.length;
         int[][] before = new int[n][];
         for (int rank = 0; rank < n; rank++) {
@@ -452,7 +454,7 @@ final class TrainTest {
         }
         int to = step.kind() == 0 ? step.from() : step.to();
         for (int rank = 0; rank < n; rank++) {
-            for (int i = 0; i < range; i++) {
+            for (int i = 0; i < step.count(); i++) {
                 int from = step.from() + i;
                 int value = 0;
                 switch (step.kind()) {
