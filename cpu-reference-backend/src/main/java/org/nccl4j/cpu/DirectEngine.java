@@ -22,7 +22,7 @@ final class DirectEngine implements Engine {
     private static final int PIECE_BYTES = 256 << 10;
 
     /** Runs kept for reuse per number of participants; more only run at once by many streams. */
-    private static final int IDLE_RUNS = 32;
+    private static final int IDLE_RUNS = Train.MOST;
 
     private final int mostShares;
     private final KernelChoice kernels;

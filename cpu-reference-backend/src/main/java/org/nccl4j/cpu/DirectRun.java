@@ -1,6 +1,7 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
@@ -181,21 +182,14 @@ final class DirectRun implements Engine.Run {
         }
         for (int p = 0; p < participants; p++) {
             if (other.rank(p) != operation.rank(p)
-                    || !isSame(sends[p], other.send(p))
-                    || !isSame(recvs[p], other.recv(p))
+                    || !Objects.equals(sends[p], other.send(p))
+                    || !Objects.equals(recvs[p], other.recv(p))
                     || (reduces && !other.reduction(p).equals(operation.reduction(p)))
                     || operation.trace(p) != null) {
                 return false;
             }
         }
         return true;
-    }
-
-    private static boolean isSame(MemorySegment one, MemorySegment other) {
-        if (one == null || other == null) {
-            return one == null && other == null;
-        }
-        return one.address() == other.address() && one.byteSize() == other.byteSize();
     }
 
     @Override

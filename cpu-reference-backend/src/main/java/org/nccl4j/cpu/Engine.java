@@ -36,8 +36,10 @@ interface Engine {
     }
 
     /**
-     * Prepares an operation. Called once per operation by one thread, outside every lock, before
-     * any {@link Pieces#progress}.
+     * Prepares an operation that all ranks have called and agree about. Called by one thread,
+     * outside every lock, before any {@link Pieces#progress}; once per operation, unless a run that
+     * {@linkplain Run#canRepeatAs can repeat itself} carries it out. What the operation reads may
+     * not be there yet: what comes before it may still be running.
      */
     Run start(JoinedOperation operation);
 
@@ -93,7 +95,7 @@ interface Engine {
         ADVANCED,
         /** It needs another share to move first; advance that one. */
         BLOCKED,
-        /** It is complete; do not call again. */
+        /** It is complete; do not call again, but for {@link Run#repeat}. */
         DONE
     }
 }

@@ -6,7 +6,7 @@ import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
 
 /**
- * An operation that all its participants have joined and agree about. In a collective participant i
+ * An operation that all its participants have called and agree about. In a collective participant i
  * is rank i; in a send-receive participant 0 is the sender, 1 the receiver.
  */
 interface JoinedOperation {

@@ -74,7 +74,7 @@ final class LocalWork extends Work implements Engine.Pieces {
     }
 
     @Override
-    void gather(long mostBytes) {}
+    void gather() {}
 
     @Override
     Engine.Pieces begin() {

@@ -14,8 +14,9 @@ import org.nccl4j.collectives.ReduceOp;
  * when they are enqueued; they arrive when their streams have come to them; when all have arrived
  * the operation is joined and its data can be moved. Used again and again.
  *
- * <p>Thread safety: guarded by the scheduler's lock until joined; then runners read it, and nothing
- * of what they read changes until they have left.
+ * <p>Thread safety: guarded by the scheduler's lock until it is joined or {@linkplain Train taken
+ * along} by another; then runners read it, and nothing of what they read changes until they have
+ * left.
  */
 final class Match extends Work implements JoinedOperation {
     final Clique clique;
@@ -148,9 +149,12 @@ final class Match extends Work implements JoinedOperation {
         part.arrived = true;
         if (++arrived == parts.length) {
             joined = true;
-            weigh();
-            if (isMeasured()) {
-                joinedNanos = System.nanoTime();
+            // One of a train has been weighed, and is not measured.
+            if (!takenAlong) {
+                weigh();
+                if (isMeasured()) {
+                    joinedNanos = System.nanoTime();
+                }
             }
             clique.running++;
             scheduler().joined(this);
@@ -196,18 +200,25 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
-    void gather(long mostBytes) {
-        if (takesAlong()) {
+    void gather() {
+        if (leadsTrain()) {
             // It has been in somebody's hands who has not begun it.
             return;
         }
-        if (train == null) {
-            train = new Train(shares.most());
+        try {
+            if (train == null) {
+                train = new Train(shares.most());
+            }
+            train.gather(this);
+        } catch (OutOfMemoryError e) {
+            // Nothing is lost: it runs by itself, which needs no memory here.
+            if (train != null) {
+                train.clear();
+            }
         }
-        train.gather(this, mostBytes);
     }
 
-    private boolean takesAlong() {
+    private boolean leadsTrain() {
         return train != null && !train.isEmpty();
     }
 
@@ -228,7 +239,7 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     Engine.Pieces begin() {
-        return takesAlong() ? train.begin() : start();
+        return leadsTrain() ? train.begin() : start();
     }
 
     /** Has the engine start it. */
@@ -239,7 +250,7 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     void end() {
-        if (takesAlong()) {
+        if (leadsTrain()) {
             train.end();
         } else {
             finish();
@@ -257,7 +268,7 @@ final class Match extends Work implements JoinedOperation {
     void broke(int share, Throwable failure) {
         CollectiveException cause;
         try {
-            Match guilty = takesAlong() ? train.guilty(share) : this;
+            Match guilty = leadsTrain() ? train.guilty(share) : this;
             cause = Wording.broke(guilty, share, failure);
         } catch (OutOfMemoryError e) {
             cause = clique.outOfMemory;
@@ -267,7 +278,7 @@ final class Match extends Work implements JoinedOperation {
 
     @Override
     boolean usesClosedArena() {
-        return takesAlong() ? train.usesClosedArena() : usesClosedMemory();
+        return leadsTrain() ? train.usesClosedArena() : usesClosedMemory();
     }
 
     boolean usesClosedMemory() {
@@ -282,7 +293,7 @@ final class Match extends Work implements JoinedOperation {
     @Override
     void completed() {
         scheduler().completed(this);
-        if (takesAlong()) {
+        if (leadsTrain()) {
             for (int i = 0; i < train.followers(); i++) {
                 train.follower(i).completedBehind();
             }
@@ -304,7 +315,7 @@ final class Match extends Work implements JoinedOperation {
             return;
         }
         giveUp();
-        if (takesAlong()) {
+        if (leadsTrain()) {
             for (int i = 0; i < train.followers(); i++) {
                 train.follower(i).giveUp();
             }

@@ -68,7 +68,7 @@ final class Overlaps {
             return null;
         }
         known = size <= MOST_PAIRWISE ? extentsAreApart() : sortedExtentsAreApart();
-        if (known || match.usesClosedArena()) {
+        if (known || match.usesClosedMemory()) {
             // What was in a closed arena may have become another rank's memory. The operation
             // breaks when it runs, and says why.
             return null;
@@ -86,7 +86,7 @@ final class Overlaps {
         long from = sender.sendSegment.address();
         long to = receiver.recvSegment.address();
         long bytes = sender.readBytes(size);
-        if (areApart(from, from + bytes, to, to + bytes) || match.usesClosedArena()) {
+        if (areApart(from, from + bytes, to, to + bytes) || match.usesClosedMemory()) {
             return null;
         }
         return Wording.overlap(

@@ -16,7 +16,7 @@ import org.nccl4j.cpu.schedule.Schedule;
  */
 final class Program {
     /** Runs kept for reuse; more only run at once by many streams. */
-    private static final int IDLE_RUNS = 4;
+    private static final int IDLE_RUNS = Train.MOST;
 
     private static final int[] NONE = {};
 

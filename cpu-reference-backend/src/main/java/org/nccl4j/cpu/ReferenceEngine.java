@@ -21,7 +21,7 @@ final class ReferenceEngine implements Engine {
     private static final int SHORTEST_PIECE_BYTES = 4 << 10;
 
     /** Runs kept for reuse per number of participants; more only run at once by many streams. */
-    private static final int IDLE_RUNS = 4;
+    private static final int IDLE_RUNS = Train.MOST;
 
     private static final Algorithm REDUCE_SCATTER = Ring.reduceScatter();
     private static final Algorithm ALL_GATHER = Ring.allGather();

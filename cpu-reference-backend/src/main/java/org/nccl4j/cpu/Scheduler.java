@@ -153,7 +153,7 @@ final class Scheduler {
             }
             if (work.costBytes() <= left) {
                 left -= work.costBytes();
-                work.take(0);
+                work.alone = true;
                 defer(work);
             } else {
                 workers.queue(work);

@@ -57,8 +57,8 @@ final class Train implements Engine.Pieces {
     /** How many operations are done, by share, a cache line each. */
     private final AtomicIntegerArray done;
 
-    /** Which operation is being begun or ended, while that is so. */
-    private int at;
+    /** Which operation is being begun or ended; -1 in between. */
+    private int beginningOrEnding = -1;
 
     /**
      * An empty one.
@@ -92,19 +92,36 @@ final class Train implements Engine.Pieces {
     void clear() {
         removeFrom(0);
         streams.clear();
+        beginningOrEnding = -1;
     }
 
     /**
      * Fills an empty one; it stays empty if nothing follows.
      *
-     * @param first joined, and not in anybody's hands
-     * @param mostBytes what all may cost
+     * @param first joined, and in nobody's hands yet
      */
-    void gather(Match first, long mostBytes) {
-        leftBytes = mostBytes;
+    void gather(Match first) {
+        boolean gathered = false;
+        try {
+            gathered = hasSomethingBehind(first) && addRounds(first);
+        } finally {
+            if (!gathered) {
+                clear();
+            }
+        }
+    }
+
+    /** A quick look: most often nothing has been enqueued behind a single operation. */
+    private static boolean hasSomethingBehind(Match first) {
+        Batch batch = first.part(0).batch;
+        return batch.parts.size() > 1 || batch.streams.getFirst().batchBehindHead(1) != null;
+    }
+
+    /** Adds all there is, and takes what is joined from whoever waits for a runner of it. */
+    private boolean addRounds(Match first) {
+        leftBytes = MOST_BYTES;
         if (!addFirstRound(first)) {
-            clear();
-            return;
+            return false;
         }
         int siblings = count;
         int round = 1;
@@ -115,11 +132,13 @@ final class Train implements Engine.Pieces {
         }
         removeFrom(before);
         if (count == 1) {
-            clear();
+            return false;
         }
-        for (int i = 1; i < Math.min(siblings, count); i++) {
+        // From here on nothing needs memory.
+        for (int i = 1; i < siblings; i++) {
             first.scheduler().withdraw(operations[i]);
         }
+        return true;
     }
 
     private boolean addFirstRound(Match first) {
@@ -146,6 +165,9 @@ final class Train implements Engine.Pieces {
     }
 
     private boolean addJoined(Batch batch) {
+        if (batch.parts.size() > MOST) {
+            return false;
+        }
         for (int i = 0; i < batch.parts.size(); i++) {
             Part part = batch.parts.get(i);
             if (!part.ended
@@ -163,6 +185,8 @@ final class Train implements Engine.Pieces {
         for (int i = 0; i < streams.size(); i++) {
             Batch batch = streams.get(i).batchBehindHead(round);
             if (batch == null
+                    // Another one's may have failed, with parts that are in no match.
+                    || batch.member.clique != operations[0].clique
                     || batch.cancelled
                     || batch.waitsForHostCall()
                     || batch.streams.size() != 1) {
@@ -195,8 +219,7 @@ final class Train implements Engine.Pieces {
         if (count == MOST
                 || operation.costBytes() > leftBytes
                 || operation.isMeasured()
-                || operation.shares.most() > mostShares
-                || (count > 0 && operation.clique != operations[0].clique)) {
+                || operation.shares.most() > mostShares) {
             return false;
         }
         leftBytes -= operation.costBytes();
@@ -215,9 +238,19 @@ final class Train implements Engine.Pieces {
         }
     }
 
-    /** Which operation a share, or for -1 whoever begins or ends the train, is at. */
+    /**
+     * Which operation a share is at; for -1 the one that is being begun or ended, or else the one
+     * that is furthest behind.
+     */
     Match guilty(int share) {
-        return operations[Math.min(count - 1, share < 0 ? at : done.get(word(share)))];
+        int guilty = share < 0 ? beginningOrEnding : done.get(word(share));
+        if (guilty < 0) {
+            guilty = count - 1;
+            for (int each = 0; each < shares; each++) {
+                guilty = Math.min(guilty, done.get(word(each)));
+            }
+        }
+        return operations[Math.min(count - 1, guilty)];
     }
 
     // ---- without the lock
@@ -238,31 +271,35 @@ final class Train implements Engine.Pieces {
             if (!repeats) {
                 needed = round;
             }
-            for (at = round; at < next; at++) {
-                behind[at] = needed;
-                repeating[at] = repeats;
-                runs[at] = repeats ? runs[before + at - round] : operations[at].start();
-                shares = Math.max(shares, runs[at].shares());
+            for (int i = round; i < next; i++) {
+                beginningOrEnding = i;
+                behind[i] = needed;
+                repeating[i] = repeats;
+                runs[i] = repeats ? runs[before + i - round] : operations[i].start();
+                shares = Math.max(shares, runs[i].shares());
             }
             before = round;
             round = next;
         }
-        for (int share = 0; share < shares; share++) {
+        beginningOrEnding = -1;
+        for (int share = 0; share < Math.min(shares, mostShares); share++) {
             done.setOpaque(word(share), 0);
         }
         return this;
     }
 
     void end() {
-        for (at = 0; at < count; at++) {
-            if (!repeating[at]) {
-                int times = times(at);
+        for (int i = 0; i < count; i++) {
+            if (!repeating[i]) {
+                beginningOrEnding = i;
+                int times = times(i);
                 if (times > 1) {
-                    runs[at].repeated(times);
+                    runs[i].repeated(times);
                 }
-                operations[at].finish();
+                operations[i].finish();
             }
         }
+        beginningOrEnding = -1;
         Arrays.fill(runs, 0, count, null);
     }
 

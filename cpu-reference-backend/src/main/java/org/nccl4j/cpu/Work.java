@@ -24,7 +24,10 @@ abstract class Work extends Chore {
     /** The next of those that are open. */
     Work nextOpen;
 
-    /** Whether one thread has it for itself: it is to begin it, or runs all of it. */
+    /**
+     * Whether it is in somebody's hands without being open: one thread is to begin it, or runs all
+     * of it, or it is run as part of another.
+     */
     boolean alone;
 
     /** Whether it has been completed. */
@@ -50,18 +53,14 @@ abstract class Work extends Chore {
         open = false;
     }
 
-    /**
-     * Gives it to one thread, which is to begin it or to run all of it. Lock held.
-     *
-     * @param mostBytes what it may cost together with what it may take along
-     */
-    final void take(long mostBytes) {
+    /** Gives it to one thread, which is to begin it. Lock held. */
+    final void take() {
+        gather();
         alone = true;
-        gather(mostBytes);
     }
 
     /** Takes along what is bound to follow it, if it can. Lock held. */
-    abstract void gather(long mostBytes);
+    abstract void gather();
 
     /** Whether any thread is, or is about to be, running or ending it. Lock held. */
     final boolean isBeingRun() {

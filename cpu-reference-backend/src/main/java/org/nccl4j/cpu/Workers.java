@@ -13,15 +13,16 @@ import org.nccl4j.cpu.Engine.Progress;
  * <em>place</em> each, and there are as many places as cores. A thread that runs small operations
  * alone holds none: it does so instead of returning to its caller. As most callers wait in the end,
  * the last place is kept for one of them; a second worker takes it only where much is left to be
- * done and nobody waits, and leaves it to the first who does. Runners never wait for one another:
- * one that finds nothing to move spins for a while, yields for a while, and parks.
+ * done and nobody waits, and leaves it to the first who does. Nothing depends on a runner's being
+ * there: one that finds nothing to move, or whose share needs that of another first, looks for a
+ * while, yields for a while, and parks.
  *
  * <p>Whoever holds place i begins with share i, so that from operation to operation the same core
  * touches the same memory; it goes on with shares that nobody has begun.
  *
  * <pre>
  *   a work      becomes     when
- *   ready       alone       a thread picks it
+ *   ready       alone       a thread picks it, or the thread that picks another takes it along
  *   alone       open        that thread has begun it
  *   open        complete    all its shares are done: the thread that has begun it leads it to its end,
  *                           or if that has left, the runner of the last share
@@ -127,6 +128,9 @@ final class Workers {
     /** The thread that ends a work keeps what follows from it, if it has somebody to keep it. */
     private boolean keeping;
 
+    /** The thread that ends a work is a worker and will look for what follows from it. */
+    private boolean staying;
+
     private Work kept;
 
     // Hints for those who look without the lock.
@@ -140,9 +144,6 @@ final class Workers {
     private volatile boolean hasLargeReady;
 
     private volatile boolean crowded;
-
-    /** Whether a waiter holds a place. */
-    private volatile boolean attended;
 
     /**
      * The work that was opened last, to be joined without the lock, at {@link #HOT}. Threads that
@@ -163,15 +164,18 @@ final class Workers {
         assert Thread.holdsLock(scheduler);
         if (keeping && kept == null) {
             kept = work;
-            work.take(Train.MOST_BYTES);
+            work.take();
             return;
         }
+        boolean first = ready.isEmpty();
         ready.add(work);
         hasReady = true;
         if (work.costBytes() >= LARGE_BYTES) {
             hasLargeReady = true;
         }
-        callWorker(poolSize());
+        if (!(first && staying)) {
+            callWorker(poolSize());
+        }
     }
 
     /** Takes a work back, if it waits for somebody here. */
@@ -227,7 +231,7 @@ final class Workers {
         }
         noteWhetherReady();
         if (work != null) {
-            work.take(Train.MOST_BYTES);
+            work.take();
         }
         return work;
     }
@@ -280,7 +284,6 @@ final class Workers {
         active++;
         full = active >= cores;
         waiting += isWorker ? 0 : 1;
-        attended = waiting > 0;
         return place;
     }
 
@@ -289,7 +292,6 @@ final class Workers {
         active--;
         full = false;
         waiting -= isWorker ? 0 : 1;
-        attended = waiting > 0;
         if (active == 0 && firstOpen == null) {
             // It may be long until the next one, and what is in it is somebody's memory.
             hot.setRelease(HOT, null);
@@ -577,6 +579,9 @@ final class Workers {
         /** What stands for it among those who rest, or null. */
         private Placeless rest;
 
+        /** Whether it was called while it rested, and has run nothing since. */
+        private boolean calledAtRest;
+
         /** The last work that was hot. */
         private Shares seen;
 
@@ -697,7 +702,8 @@ final class Workers {
          * Its wait is over: if it was called to a place, somebody else may want that. Lock held.
          */
         void leave() {
-            boolean called = wish != null && wish.called;
+            boolean called = calledAtRest || (wish != null && wish.called);
+            calledAtRest = false;
             noLongerPlaceless();
             if (called) {
                 callForPlace(true);
@@ -753,7 +759,9 @@ final class Workers {
         void rested() {
             mayJoin = true;
             idleSinceNanos = 0;
+            patientSinceNanos = 0;
             if (rest != null) {
+                calledAtRest = rest.called;
                 resting.remove(rest);
                 rest = null;
             }
@@ -763,6 +771,7 @@ final class Workers {
         void run(Work work) {
             idleSinceNanos = 0;
             patientSinceNanos = 0;
+            calledAtRest = false;
             boolean leads = work.equals(mine);
             mine = null;
             if (!leads || begin(work)) {
@@ -943,14 +952,15 @@ final class Workers {
                     ends |= leading && work.shares.stopLeading();
                 }
                 // Else it is the turn of others, or of a waiter, who has it in its cache.
-                keeping =
-                        ready.isEmpty()
-                                && !(isWorker() && (attended || work.costBytes() < LARGE_BYTES));
+                boolean large = work.costBytes() >= LARGE_BYTES;
+                keeping = ready.isEmpty() && (!isWorker() || (large && waiting == 0));
+                staying = isWorker();
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
                 } finally {
                     keeping = false;
+                    staying = false;
                     mine = kept;
                     kept = null;
                 }

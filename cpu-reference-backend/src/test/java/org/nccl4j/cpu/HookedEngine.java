@@ -126,6 +126,26 @@ final class HookedEngine implements Engine {
             run.finish(done);
         }
 
+        @Override
+        public boolean canRepeatAs(JoinedOperation other) {
+            return run.canRepeatAs(other);
+        }
+
+        @Override
+        public void repeat(int share) {
+            check(!ended.get(), "share " + share + " repeated after the end");
+            check(
+                    states.compareAndSet(share, DONE, FREE),
+                    "share " + share + " repeated before it was done");
+            run.repeat(share);
+        }
+
+        @Override
+        public void repeated(int times) {
+            run.repeated(times);
+            completed.addAndGet(times - 1);
+        }
+
         private void check(boolean kept, String violation) {
             if (!kept) {
                 violations.add(name + ": " + violation);

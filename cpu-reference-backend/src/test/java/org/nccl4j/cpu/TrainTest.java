@@ -26,10 +26,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.CommunicatorConfig;
+import org.nccl4j.collectives.CommunicatorStatus;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
 import org.nccl4j.collectives.Traffic;
@@ -224,7 +226,9 @@ final class TrainTest {
         RECORD,
         WAIT,
         COPY,
-        OTHER_COMMUNICATOR
+        OTHER_COMMUNICATOR,
+        TWO_STREAMS,
+        NOTHING
     }
 
     @ParameterizedTest
@@ -246,6 +250,24 @@ final class TrainTest {
                     stream.waitFor(event);
                 }
                 case COPY -> stream.copy(some, other, 64);
+                case TWO_STREAMS -> {
+                    DeviceStream second = world.newStream(0);
+                    world.backend.group(group -> {
+                        for (int rank = 0; rank < 2; rank++) {
+                            group.on(world.rank(rank))
+                                    .allReduce(
+                                            held.buffer(rank),
+                                            held.buffer(rank),
+                                            1,
+                                            DataType.INT32,
+                                            ReduceOp.SUM,
+                                            world.stream(rank));
+                        }
+                        group.on(world.rank(0)).barrier(second);
+                        group.on(world.rank(1)).barrier(world.stream(1));
+                    });
+                }
+                case NOTHING -> held.allReduce(0);
                 case OTHER_COMMUNICATOR ->
                         others.getFirst()
                                 .allReduce(some, some, 1, DataType.INT32, ReduceOp.SUM, stream);
@@ -253,7 +275,14 @@ final class TrainTest {
             held.allReduce(MEDIUM);
             held.go();
             world.synchronize();
-            assertThat(started).containsExactly("0:2", "1:2", "2:3");
+            if (between == Between.NOTHING) {
+                // It takes a number.
+                assertThat(started).containsExactly("0:2", "1:2", "3:3");
+            } else if (between == Between.TWO_STREAMS) {
+                assertThat(started).startsWith("0:2", "1:2").hasSize(3);
+            } else {
+                assertThat(started).containsExactly("0:2", "1:2", "2:3");
+            }
             world.backend.closeAll(others);
         }
     }
@@ -263,6 +292,75 @@ final class TrainTest {
         DeviceEvent event = world.rank(rank).device().createEvent();
         world.stream(rank).record(event);
         return event;
+    }
+
+    /** Another communicator's operation that has failed lies behind on the same streams. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void whatHasFailedBehindIsLeftAlone(boolean abortOnFailure) {
+        try (Held held = new Held(2, 2, noting(), 2)) {
+            World world = held.world;
+            List<Communicator> failing =
+                    world.backend.createLocal(
+                            2, CommunicatorConfig.defaults().withAbortOnFailure(abortOnFailure));
+            held.allReduce(MEDIUM);
+            for (int rank = 0; rank < 2; rank++) {
+                DeviceBuffer buffer = held.buffer(rank);
+                failing.get(rank)
+                        .allReduce(
+                                buffer,
+                                buffer,
+                                MEDIUM - rank,
+                                DataType.INT32,
+                                ReduceOp.SUM,
+                                world.stream(rank));
+            }
+            held.go();
+            Awaitility.await().atMost(World.LONG).until(() -> started.contains("0:1"));
+            for (DeviceStream stream : world.streams) {
+                assertThatThrownBy(() -> stream.synchronize(World.LONG))
+                        .isInstanceOf(MismatchException.class);
+            }
+            assertThat(world.rank(0).status()).isInstanceOf(CommunicatorStatus.Ready.class);
+            failing.getFirst().abort(World.LONG);
+            world.backend.closeAll(failing);
+            if (!abortOnFailure) {
+                // A stream tells of a failure until the work that it has failed is given up.
+                for (DeviceStream stream : world.streams) {
+                    assertThatThrownBy(stream::poll).isInstanceOf(MismatchException.class);
+                }
+            }
+            held.allReduce(MEDIUM);
+            world.synchronize();
+            assertThat(started).containsExactly("0:1", "1:2");
+        }
+    }
+
+    @Test
+    void theOneThatCannotBeBegunIsNamed() {
+        ScriptedEngine.Script script =
+                new ScriptedEngine.Script() {
+                    @Override
+                    public void start(JoinedOperation operation) {
+                        if (operation.countElements() > 1 && operation.sequence() == 2) {
+                            throw new IllegalStateException("broken on purpose");
+                        }
+                    }
+
+                    @Override
+                    public Progress progress(JoinedOperation operation, int share) {
+                        return Progress.DONE;
+                    }
+                };
+        try (Held held = new Held(2, 2, script, 2)) {
+            for (int i = 0; i < 4; i++) {
+                held.allReduce(MEDIUM);
+            }
+            held.go();
+            assertThatThrownBy(() -> held.world.stream(0).synchronize(World.LONG))
+                    .isInstanceOf(RankFailedException.class)
+                    .hasMessageContaining("allReduce #2");
+        }
     }
 
     @Test
@@ -474,11 +572,11 @@ final class TrainTest {
 
     @Test
     void whatIsRepeatedIsCountedEachTime() {
-        try (Held held =
-                new Held(
-                        3,
-                        2,
-                        new DirectEngine(2, KernelChoice.ofThisProcess(), 4 << 10, 1 << 10))) {
+        HookedEngine engine =
+                new HookedEngine(
+                        new DirectEngine(2, KernelChoice.ofThisProcess(), 4 << 10, 1 << 10),
+                        (operation, share) -> {});
+        try (Held held = new Held(3, 2, engine)) {
             int times = 7;
             for (int i = 0; i < times; i++) {
                 held.allReduce(MEDIUM / 2);
@@ -495,6 +593,10 @@ final class TrainTest {
                 assertThat(many.sentBytes()[peer]).isEqualTo(times * one);
             }
         }
+        engine.assertRulesKept();
+        // Begun: the gate, the first of all and the last.
+        assertThat(engine.started).hasValue(3);
+        assertThat(engine.completed).hasValue(1 + 7 + 1);
     }
 
     @ParameterizedTest
