@@ -90,6 +90,7 @@ final class Train implements Engine.Pieces {
     }
 
     void clear() {
+        Arrays.fill(runs, 0, count, null);
         removeFrom(0);
         streams.clear();
         beginningOrEnding = -1;
@@ -300,7 +301,6 @@ final class Train implements Engine.Pieces {
             }
         }
         beginningOrEnding = -1;
-        Arrays.fill(runs, 0, count, null);
     }
 
     /** How many operations a run has carried out that began with one. */

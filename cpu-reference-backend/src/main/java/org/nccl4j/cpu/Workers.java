@@ -68,10 +68,11 @@ final class Workers {
     private static final int LOOKS_PER_ROUND = 16;
 
     /**
-     * How long a worker leaves what is ready and not large to whoever has enqueued it. Streams,
-     * batches and operations are in that thread's cache, where it leads operations from one to the
-     * next several times as fast; two threads that change them in turns hold each other up for
-     * longer than that, and of what is enqueued meanwhile a {@link Train} can be made.
+     * How long a worker leaves what is ready and not large to a waiter, or if it has just ended
+     * something for which nobody waited, to the caller who is enqueuing more. Streams, batches and
+     * operations are in that thread's cache, where it leads operations from one to the next several
+     * times as fast; two threads that change them in turns hold each other up for longer than that,
+     * and of what is enqueued meanwhile a {@link Train} can be made.
      */
     private static final long PATIENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(10);
 
@@ -144,6 +145,9 @@ final class Workers {
     private volatile boolean hasLargeReady;
 
     private volatile boolean crowded;
+
+    /** Whether a waiter holds a place. */
+    private volatile boolean attended;
 
     /**
      * The work that was opened last, to be joined without the lock, at {@link #HOT}. Threads that
@@ -284,6 +288,7 @@ final class Workers {
         active++;
         full = active >= cores;
         waiting += isWorker ? 0 : 1;
+        attended = waiting > 0;
         return place;
     }
 
@@ -292,6 +297,7 @@ final class Workers {
         active--;
         full = false;
         waiting -= isWorker ? 0 : 1;
+        attended = waiting > 0;
         if (active == 0 && firstOpen == null) {
             // It may be long until the next one, and what is in it is somebody's memory.
             hot.setRelease(HOT, null);
@@ -591,6 +597,9 @@ final class Workers {
         /** Since when it has had nothing to do; 0 if it does not know. */
         private long idleSinceNanos;
 
+        /** Whether, being a worker, it has ended a work while nobody waited: more may be coming. */
+        private boolean patient;
+
         /** Since when a worker has left what is ready to others; 0 if nothing is. */
         private long patientSinceNanos;
 
@@ -654,7 +663,7 @@ final class Workers {
 
         /** Whether it leaves what is ready to others for now. */
         private boolean isPatient(long now) {
-            if (!isWorker() || hasLargeReady) {
+            if (!isWorker() || hasLargeReady || !(patient || attended)) {
                 return false;
             }
             if (patientSinceNanos == 0) {
@@ -773,6 +782,7 @@ final class Workers {
             patientSinceNanos = 0;
             calledAtRest = false;
             boolean leads = work.equals(mine);
+            patient &= leads;
             mine = null;
             if (!leads || begin(work)) {
                 mayJoin = share(work, leads);
@@ -955,6 +965,7 @@ final class Workers {
                 boolean large = work.costBytes() >= LARGE_BYTES;
                 keeping = ready.isEmpty() && (!isWorker() || (large && waiting == 0));
                 staying = isWorker();
+                patient = waiting == 0;
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
