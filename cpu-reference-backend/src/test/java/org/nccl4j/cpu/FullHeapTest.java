@@ -6,11 +6,13 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.ref.Reference;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.awaitility.Awaitility;
@@ -30,6 +32,10 @@ import org.nccl4j.collectives.ReduceOp;
 
 /** What is left when the heap was full for a while; each in a JVM of its own, with a small heap. */
 final class FullHeapTest {
+    /** What fills the heap: only kept. */
+    @SuppressWarnings("UnusedVariable")
+    private static Object full;
+
     private static final Duration SHORT = Duration.ofMillis(500);
 
     enum Scenario {
@@ -103,6 +109,64 @@ final class FullHeapTest {
                 }
                 // Without a wait, in which this thread would help.
                 Awaitility.await().atMost(World.LONG).until(() -> streams[0].poll());
+            }
+        },
+
+        AN_OPERATION_THAT_GETS_READY_MEANWHILE_IS_NOT_LOST {
+            @Override
+            void run() {
+                long seed = System.nanoTime();
+                SplittableRandom random = new SplittableRandom(seed);
+                for (int round = 0; round < 15; round++) {
+                    // Run where it gets ready, and by whoever waits.
+                    int count = random.nextBoolean() ? 100 : 1 << 15;
+                    int ahead = 1 + random.nextInt(4);
+                    try (World world = new World(2)) {
+                        DeviceBuffer[] buffers = {world.zeros(0, count), world.zeros(1, count)};
+                        for (int i = 0; i < ahead; i++) {
+                            world.allReduce(0, buffers[0]);
+                        }
+                        int posted = 0;
+                        try {
+                            full = fill(random.nextInt(6000));
+                            world.allReduce(1, buffers[1]);
+                            posted++;
+                            world.stream(1).synchronize(Duration.ofSeconds(1));
+                        } catch (OutOfMemoryError | CollectiveException e) {
+                            // Any of these, as long as all goes on.
+                        }
+                        full = null;
+                        if (world.rank(1).status() instanceof CommunicatorStatus.Ready) {
+                            while (posted < ahead) {
+                                world.allReduce(1, buffers[1]);
+                                posted++;
+                            }
+                            world.synchronize();
+                        } else {
+                            world.rank(0).abort(World.LONG);
+                        }
+                        assertThat(world.rank(0).status())
+                                .as("seed %d, round %d", seed, round)
+                                .isNotInstanceOf(CommunicatorStatus.Failed.class);
+                    }
+                }
+            }
+
+            /** All but some bytes of the heap. */
+            private static Object fill(int spareBytes) {
+                byte[] spare = new byte[spareBytes];
+                Object[] chain = null;
+                for (int size = 1 << 16; size > 0; size /= 4) {
+                    try {
+                        while (true) {
+                            chain = new Object[] {chain, new long[size]};
+                        }
+                    } catch (OutOfMemoryError e) {
+                        // That was the purpose.
+                    }
+                }
+                Reference.reachabilityFence(spare);
+                return chain;
             }
         },
 
