@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.DoubleConsumer;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -19,6 +20,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.collectives.Backends;
+import org.nccl4j.collectives.UnsupportedException;
 
 /** {@code bench calibrate}: options, progress, refusals. What is measured is the backend's. */
 final class CalibrateTest {
@@ -29,6 +31,13 @@ final class CalibrateTest {
 
     /** A backend that measures nothing. */
     private static Backend quick() {
+        return backend(progress -> {
+            progress.accept(0);
+            progress.accept(0.5);
+        });
+    }
+
+    private static Backend backend(Consumer<DoubleConsumer> measuring) {
         return (Backend)
                 Proxy.newProxyInstance(
                         Backend.class.getClassLoader(),
@@ -37,9 +46,7 @@ final class CalibrateTest {
                             if (!method.getName().equals("calibrate")) {
                                 throw new UnsupportedOperationException(method.getName());
                             }
-                            DoubleConsumer progress = (DoubleConsumer) arguments[1];
-                            progress.accept(0);
-                            progress.accept(0.5);
+                            measuring.accept((DoubleConsumer) arguments[1]);
                             return "found\nwritten to " + ((Optional<?>) arguments[0]).orElse(null);
                         });
     }
@@ -97,6 +104,24 @@ final class CalibrateTest {
         assertThat(run.console.err())
                 .contains("bench: calibrate: " + folder + " cannot be written: ")
                 .contains("name another file");
+    }
+
+    @Test
+    void aBusyMachineIsSaidAndIsAFailure() {
+        RunningBench run =
+                RunningBench.info(
+                        "calibrate",
+                        bench ->
+                                bench.found =
+                                        backend(progress -> {
+                                            throw new UnsupportedException(
+                                                    "calibrate: busy; repeat");
+                                        }));
+        assertThat(run.code).isEqualTo(ExitCode.UNSUPPORTED);
+        assertThat(run.console.err()).contains("bench: calibrate: busy; repeat");
+        assertThat(run.console.out()).isEmpty();
+        assertThat(Help.calibrate())
+                .anyMatch(line -> line.startsWith("Exit code: ") && line.contains("5 "));
     }
 
     /**

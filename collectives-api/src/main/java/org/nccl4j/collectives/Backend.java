@@ -236,7 +236,8 @@ public interface Backend {
      * @param file where to; empty for where the backend looks for it
      * @param progress told now and then what share is done, 0 to 1
      * @return what was found and where it is, in words
-     * @throws UnsupportedException if the file cannot be written, or if the backend needs no such
+     * @throws UnsupportedException if the file cannot be written, if the machine was so busy that
+     *     the times are of no use, when an earlier file is kept, or if the backend needs no such
      *     thing, which is the default
      */
     default String calibrate(Optional<Path> file, DoubleConsumer progress) {

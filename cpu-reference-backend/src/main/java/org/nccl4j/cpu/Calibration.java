@@ -27,7 +27,7 @@ final class Calibration {
     static final String VARIABLE = "NCCL4J_CPU_CALIBRATION";
 
     /** To be raised when the meaning of a rate changes, or the speed of an engine. */
-    static final int FORMAT = 2;
+    static final int FORMAT = 3;
 
     /** More than a file ever has. */
     private static final long MOST_BYTES = 1 << 20;
@@ -252,7 +252,8 @@ final class Calibration {
         return new CostModel(
                 CostModel.THREADS,
                 rates(read, CostModel.THREADS + ".direct."),
-                rates(read, CostModel.THREADS + ".schedules."));
+                rates(read, CostModel.THREADS + ".schedules."),
+                rate(read, CostModel.THREADS + ".threshold"));
     }
 
     private static void require(Properties read, String key, String wanted) {
@@ -339,6 +340,7 @@ final class Calibration {
         line(text, "kernels", machine.kernels);
         rates(text, model.transport() + ".direct.", model.direct());
         rates(text, model.transport() + ".schedules.", model.schedules());
+        line(text, model.transport() + ".threshold", number(model.threshold()));
         Path part = part(file);
         try {
             Files.writeString(part, text, StandardCharsets.UTF_8);
@@ -365,7 +367,8 @@ final class Calibration {
         text.append(key).append('=').append(value).append('\n');
     }
 
+    /** All digits: choices were checked with these very rates. */
     private static String number(double value) {
-        return String.format(Locale.ROOT, "%.4f", value);
+        return String.valueOf(value);
     }
 }

@@ -1,5 +1,7 @@
 package org.nccl4j.cpu;
 
+import static java.util.Comparator.comparingDouble;
+
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -41,24 +43,55 @@ final class Calibrator {
     /** How long the operations of one time take together, unless one alone takes longer. */
     private static final long SAMPLE_NANOS = 3_000_000;
 
+    /** By this factor a chosen schedule may have been measured slower than the direct engine. */
+    static final double SLOWER = 1.1;
+
+    /** Rates that miss half of the times by more are those of a machine that did something else. */
+    static final double MOST_MEDIAN_ERROR = 0.25;
+
     private static final Duration DEADLINE = Duration.ofMinutes(1);
 
     /** An engine and what it is measured with. */
     private record Subject(Engine engine, ScheduleAlgorithm algorithm, List<OperationKind> kinds) {}
 
+    /**
+     * What an operation took.
+     *
+     * @param algorithm null for the direct engine
+     * @param bytes of the full buffer
+     */
+    record Timing(
+            OperationKind kind, int ranks, long bytes, ScheduleAlgorithm algorithm, double micros) {
+        private boolean isSameOperation(Timing other) {
+            return kind == other.kind && ranks == other.ranks && bytes == other.bytes;
+        }
+
+        private RatesFit.Sample sample(int cores) {
+            Topology topology = new Topology(ranks, cores);
+            Amounts amounts =
+                    algorithm == null
+                            ? Amounts.ofDirect(kind, topology, bytes)
+                            : new ScheduleAmounts(
+                                            algorithm.schedule(
+                                                    ScheduleEngine.collective(kind), ranks))
+                                    .of(kind, topology, bytes);
+            return new RatesFit.Sample(amounts, micros);
+        }
+    }
+
     /** One kind of operation of one size by one engine, ready to be issued, with its times. */
     private record Point(
-            String name,
+            OperationKind kind,
+            int ranks,
             long bytes,
-            Amounts amounts,
-            boolean direct,
+            ScheduleAlgorithm algorithm,
             RecordedGroup group,
             CpuBackend backend,
             List<DeviceStream> streams,
             List<Double> micros) {
-        double median() {
+        Timing timing() {
             micros.sort(null);
-            return micros.get(micros.size() / 2);
+            return new Timing(kind, ranks, bytes, algorithm, micros.get(micros.size() / 2));
         }
     }
 
@@ -67,9 +100,7 @@ final class Calibrator {
     private final List<Integer> ranks;
     private final List<Long> sizesBytes;
     private final DoubleConsumer progress;
-    private final List<RatesFit.Sample> direct = new ArrayList<>();
-    private final List<RatesFit.Sample> schedules = new ArrayList<>();
-    private final List<Point> measured = new ArrayList<>();
+    private final List<Timing> timings = new ArrayList<>();
 
     /**
      * A calibrator.
@@ -97,6 +128,11 @@ final class Calibrator {
 
     /** What was found. */
     record Result(CostModel model, RatesFit direct, RatesFit schedules, String times, int cores) {
+
+        /** Of the worse of the two fits: half of its predictions miss by more. */
+        double medianError() {
+            return Math.max(direct.medianError(), schedules.medianError());
+        }
 
         private static final String RATES = "  %-12s %-7s %9s %10s  %s";
 
@@ -162,6 +198,14 @@ final class Calibrator {
                     percent(direct.worstError()),
                     percent(schedules.worstError()),
                     "and at worst");
+            line(
+                    text,
+                    RATES,
+                    "threshold",
+                    "",
+                    "",
+                    decimal(model.threshold()),
+                    "of direct's time is the most that a schedule may be predicted to take to be chosen");
             text.append(
                     """
 
@@ -245,45 +289,106 @@ final class Calibrator {
         for (int i = 0; i < ranks.size(); i++) {
             measure(ranks.get(i), (double) i / ranks.size());
         }
-        RatesFit directFit = RatesFit.of(direct);
-        RatesFit schedulesFit = RatesFit.of(schedules);
+        return result(timings, cores);
+    }
+
+    /** What follows from measured times, each series of sizes together. */
+    static Result result(List<Timing> timings, int cores) {
+        RatesFit direct = fit(timings, cores, true);
+        RatesFit schedules = fit(timings, cores, false);
+        CostModel fitted = new CostModel(CostModel.THREADS, direct.rates(), schedules.rates());
         return new Result(
-                new CostModel(CostModel.THREADS, directFit.rates(), schedulesFit.rates()),
-                directFit,
-                schedulesFit,
-                times(directFit.rates(), schedulesFit.rates()),
+                new CostModel(
+                        fitted.transport(),
+                        fitted.direct(),
+                        fitted.schedules(),
+                        threshold(fitted, timings, cores)),
+                direct,
+                schedules,
+                times(timings, fitted, cores),
                 cores);
     }
 
-    /** A line per series of sizes: each time, and what is predicted. */
-    private String times(Rates directRates, Rates scheduleRates) {
-        StringBuilder text = new StringBuilder();
-        Result.line(text, "%-16s %-11s %5s %s", "algorithm", "operation", "ranks", sizes());
-        String last = "";
-        StringBuilder row = new StringBuilder();
-        for (Point point : measured) {
-            if (!point.name.equals(last)) {
-                text.append(row).append(row.isEmpty() ? "" : "\n");
-                row.setLength(0);
-                row.append(point.name);
-                last = point.name;
+    private static RatesFit fit(List<Timing> timings, int cores, boolean direct) {
+        return RatesFit.of(
+                timings.stream()
+                        .filter(timing -> (timing.algorithm == null) == direct)
+                        .map(timing -> timing.sample(cores))
+                        .toList());
+    }
+
+    /**
+     * The threshold by which no schedule is chosen that was measured slower than the direct engine.
+     * A lower one makes the choice the direct engine or leaves it as it is, so that one pass is
+     * enough.
+     */
+    private static double threshold(CostModel model, List<Timing> timings, int cores) {
+        double threshold = model.threshold();
+        for (Timing direct : timings) {
+            if (direct.algorithm != null) {
+                continue;
             }
-            Rates rates = point.direct ? directRates : scheduleRates;
-            row.append(
+            CostModel.Predictions predictions =
+                    model.predictions(direct.kind, new Topology(direct.ranks, cores));
+            CostModel.Prediction best = predictions.best(direct.bytes);
+            if (best.algorithm() == null) {
+                continue;
+            }
+            List<Timing> others =
+                    timings.stream()
+                            .filter(each -> each.algorithm != null && each.isSameOperation(direct))
+                            .toList();
+            // For one that was not measured the fastest of those that were has to stand.
+            double micros =
+                    others.stream()
+                            .filter(each -> each.algorithm == best.algorithm())
+                            .findFirst()
+                            .or(() -> others.stream().min(comparingDouble(Timing::micros)))
+                            .map(Timing::micros)
+                            .orElse(0.0);
+            if (micros > SLOWER * direct.micros) {
+                double predicted = predictions.all(direct.bytes).getFirst().micros();
+                threshold = Math.min(threshold, best.micros() / predicted);
+            }
+        }
+        return threshold;
+    }
+
+    /** A line per series of sizes: each time, and what is predicted. */
+    private static String times(List<Timing> timings, CostModel model, int cores) {
+        StringBuilder text = new StringBuilder();
+        StringBuilder sizes = new StringBuilder();
+        timings.stream()
+                .map(Timing::bytes)
+                .distinct()
+                .forEach(bytes ->
+                        sizes.append(String.format(Locale.ROOT, "%15s ", Result.size(bytes))));
+        Result.line(text, "%-16s %-11s %5s %s", "algorithm", "operation", "ranks", sizes);
+        String last = "";
+        for (Timing timing : timings) {
+            String series =
+                    String.format(
+                            Locale.ROOT,
+                            "%-16s %-11s %5d",
+                            timing.algorithm == null
+                                    ? EngineSetting.DIRECT
+                                    : timing.algorithm.title(),
+                            timing.kind.operation(),
+                            timing.ranks);
+            if (!series.equals(last)) {
+                text.append(last.isEmpty() ? "" : "\n").append(series);
+                last = series;
+            }
+            Rates rates = timing.algorithm == null ? model.direct() : model.schedules();
+            text.append(
                     String.format(
                             Locale.ROOT,
                             " %15s",
-                            number(point.median()) + "/" + number(rates.micros(point.amounts))));
+                            number(timing.micros)
+                                    + "/"
+                                    + number(rates.micros(timing.sample(cores).amounts()))));
         }
-        return text.append(row).append('\n').toString();
-    }
-
-    private String sizes() {
-        StringBuilder sizes = new StringBuilder();
-        for (long bytes : sizesBytes) {
-            sizes.append(String.format(Locale.ROOT, "%15s ", Result.size(bytes)));
-        }
-        return sizes.toString();
+        return text.append('\n').toString();
     }
 
     private static String number(double micros) {
@@ -351,15 +456,10 @@ final class Calibrator {
                         if (bytes <= largest) {
                             points.add(
                                     new Point(
-                                            String.format(
-                                                    Locale.ROOT,
-                                                    "%-16s %-11s %5d",
-                                                    subject.engine.name(),
-                                                    kind.operation(),
-                                                    n),
+                                            kind,
+                                            n,
                                             bytes,
-                                            amounts(subject, kind, n, bytes),
-                                            subject.algorithm == null,
+                                            subject.algorithm,
                                             group(
                                                     backend,
                                                     communicators,
@@ -409,16 +509,6 @@ final class Calibrator {
         }
     }
 
-    private Amounts amounts(Subject subject, OperationKind kind, int ranks, long bytes) {
-        Topology topology = new Topology(ranks, cores);
-        if (subject.algorithm == null) {
-            return Amounts.ofDirect(kind, topology, bytes);
-        }
-        return new ScheduleAmounts(
-                        subject.algorithm.schedule(ScheduleEngine.collective(kind), ranks))
-                .of(kind, topology, bytes);
-    }
-
     private static RecordedGroup group(
             CpuBackend backend,
             List<Communicator> communicators,
@@ -464,11 +554,7 @@ final class Calibrator {
                 }
             }
         }
-        measured.addAll(points);
-        for (Point point : points) {
-            (point.direct ? direct : schedules)
-                    .add(new RatesFit.Sample(point.amounts, point.median()));
-        }
+        points.forEach(point -> timings.add(point.timing()));
     }
 
     /** Runs it until the JVM has had some time to compile. */

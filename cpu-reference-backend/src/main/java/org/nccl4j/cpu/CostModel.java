@@ -13,8 +13,10 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
  * @param transport its name in calibration files
  * @param direct of the {@link DirectEngine}
  * @param schedules of the {@link ScheduleEngine}, whatever the algorithm
+ * @param threshold a schedule must be predicted to take less than this share of the direct engine's
+ *     time to be chosen: what is closer is within the error of the predictions
  */
-record CostModel(String transport, Rates direct, Rates schedules) {
+record CostModel(String transport, Rates direct, Rates schedules, double threshold) {
     /** Ranks that are threads of one process. */
     static final String THREADS = "threads";
 
@@ -28,11 +30,12 @@ record CostModel(String transport, Rates direct, Rates schedules) {
                     new Rates(0, 3, 0.035, 0.093, 18.6, 17.5, 53, 84.8, 2, 16),
                     new Rates(0.021, 7, 0.196, 0.08, 12.9, 61.7, 57.2, 63.5, 0.5, 8));
 
-    /**
-     * Another algorithm must be predicted to take less than this share of the direct engine's time:
-     * what is closer is within the error of the predictions.
-     */
+    /** The threshold, unless a calibration has seen greater errors. */
     static final double TIE = 0.75;
+
+    CostModel(String transport, Rates direct, Rates schedules) {
+        this(transport, direct, schedules, TIE);
+    }
 
     /** An algorithm and what it is predicted to take; none is the direct engine. */
     record Prediction(ScheduleAlgorithm algorithm, double micros) {
@@ -92,15 +95,14 @@ record CostModel(String transport, Rates direct, Rates schedules) {
             return all;
         }
 
-        /** The least, but for {@link #TIE}s, which go to the direct engine. */
+        /** The least; within the {@link #threshold} the direct engine's. */
         Prediction best(long totalBytes) {
             List<Prediction> all = all(totalBytes);
-            Prediction best = all.getFirst();
-            double bound = best.micros * TIE;
+            Prediction direct = all.getFirst();
+            Prediction best = direct;
             for (Prediction each : all) {
-                if (each.micros < bound) {
+                if (each.micros < best.micros && each.micros / direct.micros < model.threshold) {
                     best = each;
-                    bound = each.micros;
                 }
             }
             return best;

@@ -391,23 +391,40 @@ public final class CpuBackend implements Backend {
             Calibrator.Result result =
                     new Calibrator(devices, Runtime.getRuntime().availableProcessors(), progress)
                             .measure();
-            Calibration.store(
-                    target,
-                    calibration.machine(),
-                    result.model(),
-                    LocalDate.now(ZoneId.systemDefault()));
-            return "Measured on "
-                    + calibration.machine()
-                    + ", medians of "
-                    + Calibrator.ROUNDS
-                    + " rounds.\n\n"
-                    + result.text()
-                    + "\n"
-                    + calibration.use(target);
+            return keep(result, calibration, target);
         } catch (IOException e) {
             throw new UnsupportedException(
                     "calibrate: " + target + " cannot be written: " + e + "; name another file", e);
         }
+    }
+
+    /** Stores what was measured, unless the machine was busy: then an earlier file is better. */
+    static String keep(Calibrator.Result result, Calibration calibration, Path target)
+            throws IOException {
+        if (result.medianError() > Calibrator.MOST_MEDIAN_ERROR) {
+            throw new UnsupportedException(
+                    "calibrate: the predictions miss the measured times by "
+                            + Math.round(100 * result.medianError())
+                            + " % in the median, at most "
+                            + Math.round(100 * Calibrator.MOST_MEDIAN_ERROR)
+                            + " % are accepted: the machine was busy; repeat with nothing else"
+                            + " running ("
+                            + target
+                            + " is as before)");
+        }
+        Calibration.store(
+                target,
+                calibration.machine(),
+                result.model(),
+                LocalDate.now(ZoneId.systemDefault()));
+        return "Measured on "
+                + calibration.machine()
+                + ", medians of "
+                + Calibrator.ROUNDS
+                + " rounds.\n\n"
+                + result.text()
+                + "\n"
+                + calibration.use(target);
     }
 
     @Override

@@ -35,7 +35,8 @@ class CalibrationTest {
             new CostModel(
                     "threads",
                     new Rates(1, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
-                    new Rates(0.5, 0, 0, 1.25, 100, 0, 0.0625, 0, 0.25, 32));
+                    new Rates(0.5, 0, 0, 1.25, 100, 0, 0.0625, 1 / 3.0, 0.25, 32),
+                    0.4);
 
     @TempDir private Path folder;
 
@@ -90,18 +91,19 @@ class CalibrationTest {
     @CsvSource(
             delimiter = '|',
             value = {
-                "format=2 | format=1 | another machine or version: its format is 1, here it is 2",
+                "format=3 | format=2 | another machine or version: its format is 2, here it is 3",
                 "processors=3 | processors=4 | its processors is 4, here it is 3",
                 "kernels=vector | kernels=plain | its kernels is plain, here it is vector",
                 "Some(R) | Other | its processor is Other Processor @ 2 GHz, here it is Some(R)",
-                "format=2 | | malformed: it has no format",
+                "format=3 | | malformed: it has no format",
                 "date=2026-11-30 | | malformed: it has no date",
-                "direct.alpha-us=3.0000 | direct.alpha-us=x | direct.alpha-us=x is no rate",
-                "direct.alpha-us=3.0000 | direct.alpha-us=-1 | direct.alpha-us=-1 is no rate",
-                "direct.alpha-us=3.0000 | direct.alpha-us=NaN | direct.alpha-us=NaN is no rate",
-                "direct.alpha-us=3.0000 | direct.alpha-us=Infinity | =Infinity is no rate",
-                "direct.alpha-us=3.0000 | direct.alpha=3 | threads.direct.alpha-us is missing",
-                "threads.schedules.outer-cache-mib=32.0000 | | outer-cache-mib is missing",
+                "direct.alpha-us=3.0 | direct.alpha-us=x | direct.alpha-us=x is no rate",
+                "direct.alpha-us=3.0 | direct.alpha-us=-1 | direct.alpha-us=-1 is no rate",
+                "direct.alpha-us=3.0 | direct.alpha-us=NaN | direct.alpha-us=NaN is no rate",
+                "direct.alpha-us=3.0 | direct.alpha-us=Infinity | =Infinity is no rate",
+                "direct.alpha-us=3.0 | direct.alpha=3 | threads.direct.alpha-us is missing",
+                "threads.schedules.outer-cache-mib=32.0 | | outer-cache-mib is missing",
+                "threads.threshold=0.4 | | threads.threshold is missing",
                 "date=2026-11-30 | date=\\u12 | is malformed: "
             })
     void aFileThatCannotBeUsedIsNot(String good, String bad, String why) throws IOException {
@@ -227,6 +229,36 @@ class CalibrationTest {
                 isRead.set(true);
             }
             assertThat(stored.get()).isPositive();
+        }
+    }
+
+    @Test
+    void aBusyMachineLeavesTheEarlierFile() throws IOException {
+        Path file = stored();
+        String earlier = Files.readString(file);
+        RatesFit good = new RatesFit(MODEL.direct(), 0.05, 0.5);
+        RatesFit bad = new RatesFit(MODEL.schedules(), 0.33, 0.8);
+        for (boolean directIsBad : new boolean[] {true, false}) {
+            Calibrator.Result busy =
+                    new Calibrator.Result(
+                            CostModel.SHIPPED,
+                            directIsBad ? bad : good,
+                            directIsBad ? good : bad,
+                            "",
+                            2);
+            assertThatThrownBy(() -> CpuBackend.keep(busy, of(file, false), file))
+                    .isInstanceOf(UnsupportedException.class)
+                    .hasMessageContaining(
+                            "the predictions miss the measured times by 33 % in the median")
+                    .hasMessageContaining("the machine was busy; repeat with nothing else running")
+                    .hasMessageContaining(file + " is as before");
+            assertThat(file).hasContent(earlier);
+        }
+        Calibrator.Result quiet = new Calibrator.Result(CostModel.SHIPPED, good, good, "", 2);
+        assertThat(CpuBackend.keep(quiet, of(file, false), file)).contains("Written to " + file);
+        assertThat(of(file, false).model()).isEqualTo(CostModel.SHIPPED);
+        try (var files = Files.list(file.getParent())) {
+            assertThat(files).containsExactly(file);
         }
     }
 

@@ -241,6 +241,15 @@ class CostModelTest {
         assertThat(best(far, OperationKind.ALL_REDUCE, topology, 1024)).isEqualTo("ring");
     }
 
+    @Test
+    void aLowerThresholdAsksForMore() {
+        Topology topology = new Topology(2, 2);
+        CostModel model = new CostModel("made-up", fixed(10), fixed(4), 0.4);
+        assertThat(best(model, OperationKind.ALL_REDUCE, topology, 1024)).isEqualTo("direct");
+        model = new CostModel("made-up", fixed(10), fixed(3.9), 0.4);
+        assertThat(best(model, OperationKind.ALL_REDUCE, topology, 1024)).isEqualTo("ring");
+    }
+
     private static Rates fixed(double micros) {
         return new Rates(micros, 0, 0, 0, 0, 0, 0, 0, 1, 2);
     }
