@@ -70,6 +70,12 @@ final class LauncherTest {
         Files.writeString(tree.resolve("bench/pom.xml"), "<project/>\n");
         Files.createDirectories(tree.resolve("bench/src/main/java"));
         Files.writeString(source(), "class Source {}\n");
+        Path examples = tree.resolve("examples/src/main/java/org/nccl4j/examples");
+        Files.createDirectories(examples);
+        Files.writeString(
+                examples.resolve("GradientAveraging.java"),
+                "public final class GradientAveraging {}\n");
+        Files.writeString(examples.resolve("Average.java"), "public final class Average {}\n");
         jdk = jdk("jdk-25", "25.0.1");
         Path tools = Files.createDirectory(folder.resolve("tools"));
         for (String tool : TOOLS) {
@@ -238,6 +244,23 @@ final class LauncherTest {
                 "MODULES=\"java.base jdk.incubator.vector\"\n",
                 StandardOpenOption.APPEND);
         assertThat(run(tree, script, "GradientAveraging").out()).contains(option);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "averge, examples/run: there is no example 'averge'; the examples are:",
+        "Averag, examples/run: there is no example 'Averag'; the examples are:",
+        "--help, usage: examples/run EXAMPLE [arguments]; the examples are:",
+        "'', usage: examples/run EXAMPLE [arguments]; the examples are:"
+    })
+    void anExampleThatIsNotThereIsRefusedBeforeTheBuild(String name, String says) throws Exception {
+        Result result = run(tree, "examples/run", name);
+        assertThat(result)
+                .isEqualTo(
+                        new Result(
+                                2,
+                                List.of(),
+                                List.of(says, "    Average", "    GradientAveraging")));
     }
 
     /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */

@@ -57,10 +57,25 @@ public final class GradientAveraging {
      *     per device
      */
     public static void main(String[] arguments) throws InterruptedException, ExecutionException {
+        if (!String.join(" ", arguments).matches("(\\w+( [1-9]\\d{0,8})?)?")) {
+            System.err.println(
+                    "usage: GradientAveraging [BACKEND [RANKS]], such as GradientAveraging cpu 4; without"
+                            + " them on all devices of the preferred backend");
+            System.exit(2);
+        }
         Backend backend =
                 arguments.length > 0 ? Backends.named(arguments[0]) : Backends.preferred();
         int ranks =
                 arguments.length > 1 ? Integer.parseInt(arguments[1]) : backend.devices().size();
+        if (ranks > backend.deviceLimit()) {
+            System.err.println(
+                    "usage: GradientAveraging "
+                            + backend.name()
+                            + " RANKS, from 1 to "
+                            + backend.deviceLimit()
+                            + " here");
+            System.exit(2);
+        }
         Model model = run(backend, ranks).getFirst();
         System.out.printf(
                 Locale.ROOT,

@@ -35,9 +35,9 @@ public final class ProcessPerGpu {
      * @param arguments this rank, the number of ranks, and a file of this job alone
      */
     public static void main(String[] arguments) throws IOException, InterruptedException {
-        if (arguments.length != 3) {
+        if (!understood(arguments)) {
             System.err.println(
-                    "usage: ProcessPerGpu RANK RANKS FILE, once per rank, with a file that is not there"
+                    "usage: ProcessPerGpu RANK RANKS FILE, once per rank from 0, with a file that is not there"
                             + " yet: ProcessPerGpu 0 2 /tmp/job-42.id");
             System.exit(2);
         }
@@ -48,6 +48,13 @@ public final class ProcessPerGpu {
         // The ranks of a machine are neighbours, as launchers number them.
         int device = rank % backend.devices().size();
         System.out.println("rank " + rank + ": " + join(backend, device, rank, size, idFile));
+    }
+
+    private static boolean understood(String[] arguments) {
+        return arguments.length == 3
+                && arguments[0].matches("\\d{1,9}")
+                && arguments[1].matches("\\d{1,9}")
+                && Integer.parseInt(arguments[0]) < Integer.parseInt(arguments[1]);
     }
 
     /**
