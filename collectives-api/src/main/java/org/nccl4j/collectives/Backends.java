@@ -59,8 +59,8 @@ public final class Backends {
                     throw new LibraryUnavailableException(
                             "backend '"
                                     + name
-                                    + "' is not available here: "
-                                    + String.join("; ", no.reasons()));
+                                    + "' is not available here:\n  "
+                                    + String.join("\n  ", no.reasons()));
                 }
                 return backend;
             }

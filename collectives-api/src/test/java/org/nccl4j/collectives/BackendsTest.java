@@ -65,8 +65,8 @@ final class BackendsTest {
                                                 "no GPU"))))
                 .isInstanceOf(LibraryUnavailableException.class)
                 .hasMessage(
-                        "backend 'nccl' is not available here: libnccl.so.2 not found, install it;"
-                                + " no GPU");
+                        "backend 'nccl' is not available here:\n  libnccl.so.2 not found, install it\n"
+                                + "  no GPU");
     }
 
     @Test

@@ -3,6 +3,7 @@ package org.nccl4j.nccl;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.nccl4j.bindings.LibraryNotLoadedException;
@@ -237,7 +238,16 @@ final class NcclSetup {
     /** Between them is what was tried. */
     private static String summaryAndRemedy(LibraryNotLoadedException cause) {
         String remedy = cause.getMessage().lines().toList().getLast().strip();
-        return remedy.equals(cause.summary()) ? remedy : cause.summary() + "; " + remedy;
+        return remedy.equals(cause.summary()) ? remedy : cause.summary() + "; " + clause(remedy);
+    }
+
+    /** A sentence as it reads in the middle of another. */
+    private static String clause(String sentence) {
+        String open =
+                sentence.endsWith(".") ? sentence.substring(0, sentence.length() - 1) : sentence;
+        return open.matches("[A-Z][a-z ].*")
+                ? open.substring(0, 1).toLowerCase(Locale.ROOT) + open.substring(1)
+                : open;
     }
 
     private static String oneLine(String text) {
