@@ -130,6 +130,23 @@ final class CheckSelectorTest {
         assertThat(run(Map.of("US_ring", "5"), small("--cell", "in")).out()).contains("99.00 us");
     }
 
+    /** The choice under its own name is the same code: what it is off by, noise can do. */
+    @ParameterizedTest
+    @CsvSource({"12, 0.83", "8, 1.25"})
+    void whereTheControlIsOffNothingIsDecided(String control, String ratio) throws Exception {
+        PythonScript.Result noisy = run(Map.of("US_direct", control, "US_ring", "20"), small());
+        assertThat(noisy.status()).as("%s", noisy).isEqualTo(3);
+        assertThat(noisy.out())
+                .contains("undecided 1K: direct by its own name is " + ratio + " times as fast")
+                .doesNotContain("OK", "FAILED");
+        noisy = run(Map.of("US_direct", control, "US_ring", "5"), small());
+        assertThat(noisy.status()).as("%s", noisy).isEqualTo(3);
+        assertThat(noisy.out())
+                .contains("undecided 4K: ring is 2.00 times as fast as direct")
+                .doesNotContain("OK", "FAILED");
+        assertThat(run(Map.of("US_direct", "10.5", "US_ring", "20"), small()).status()).isZero();
+    }
+
     /** Killed with no time to say or to tidy up anything. */
     @Test
     void whatWasMeasuredBeforeAKillIsKeptAndNotMeasuredAgain() throws Exception {
@@ -195,7 +212,8 @@ final class CheckSelectorTest {
                 "allgather --algorithms ring,ring; ring is there twice; --algorithms of all_gather",
                 "allreduce --algorithms ,; it is empty; there are: direct",
                 "allreduce -b 1X; 1X is no size; 64K",
-                "allreduce -b 4K -e 1K; sizes must grow; -b"
+                "allreduce -b 4K -e 1K; sizes must grow; -b",
+                "allreduce --rounds 1; --rounds 1: one round has no spread; give 2 or more"
             })
     void whatDoesNotExistIsRefusedBeforeAnythingIsMeasured(String line, String why, String advice)
             throws Exception {

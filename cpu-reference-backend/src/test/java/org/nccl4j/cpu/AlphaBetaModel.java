@@ -2,16 +2,16 @@ package org.nccl4j.cpu;
 
 /**
  * The textbook's cost of the algorithms, for the published cases about times: each step takes
- * alpha, each byte on a link 1/beta; what goes over different links at the same time costs once.
+ * alpha, each byte on a link beta; what goes over different links at the same time costs once.
  * Sizes are those of the full buffer of n ranks. Units are decimal: 1 GB/s is 1000 bytes per
  * microsecond.
  *
  * <p>Thread safety: immutable.
  *
  * @param alphaMicros the start-up time of a step
- * @param betaGBps the bandwidth of a link in one direction
+ * @param bandwidthGBps of a link in one direction, 1/beta
  */
-record AlphaBetaModel(double alphaMicros, double betaGBps) {
+record AlphaBetaModel(double alphaMicros, double bandwidthGBps) {
     /**
      * A time in its two parts.
      *
@@ -68,26 +68,26 @@ record AlphaBetaModel(double alphaMicros, double betaGBps) {
         return 2.0 * (ranks - 1) / ranks;
     }
 
-    /** 2(n-1) alpha + 2(n-1)/n S/beta. */
+    /** 2(n-1) alpha + 2(n-1)/n S beta. */
     Cost ringAllReduce(int ranks, double sizeBytes) {
         return new Cost(
                 ringAllReduceSteps(ranks) * alphaMicros,
                 transferMicros(ringAllReduceFactor(ranks) * sizeBytes));
     }
 
-    /** Reduce-scatter or all-gather: (n-1) alpha + (n-1)/n S/beta. */
+    /** Reduce-scatter or all-gather: (n-1) alpha + (n-1)/n S beta. */
     Cost halfRing(int ranks, double sizeBytes) {
         Cost both = ringAllReduce(ranks, sizeBytes);
         return new Cost(both.latencyMicros / 2, both.bandwidthMicros / 2);
     }
 
-    /** The size at which the ring's two parts are equal: n alpha beta. Below, latency rules. */
+    /** The size at which the ring's two parts are equal: n alpha / beta. Below, latency rules. */
     double ringBoundaryBytes(int ranks) {
-        return ranks * alphaMicros * betaGBps * 1e3;
+        return ranks * alphaMicros * bandwidthGBps * 1e3;
     }
 
     private double transferMicros(double bytes) {
-        return bytes / (betaGBps * 1e3);
+        return bytes / (bandwidthGBps * 1e3);
     }
 
     /** What bounds an all-to-all: the longest of four times. */

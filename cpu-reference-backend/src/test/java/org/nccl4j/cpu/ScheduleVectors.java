@@ -269,7 +269,7 @@ final class ScheduleVectors {
         vector.expect("intra_ag_ms", gather);
         vector.expect("total_ms", total);
         vector.expect("speedup_vs_40ms", 40 / total);
-        AlphaBetaModel flat = new AlphaBetaModel(0, outside.betaGBps());
+        AlphaBetaModel flat = new AlphaBetaModel(0, outside.bandwidthGBps());
         vector.expect(
                 "speedup_vs_exact_flat",
                 flat.ringAllReduce(nodes * node, (double) bytes).totalMicros() / 1e3 / total);
@@ -404,7 +404,8 @@ final class ScheduleVectors {
     /** The time of steps [from, to) by their number and the bytes that rank 0 sends in them. */
     private static double millis(
             AlphaBetaModel model, Schedule schedule, int from, int to, long bytes) {
-        double transferMicros = elements(schedule, 0, from, to, bytes) / (model.betaGBps() * 1e3);
+        double transferMicros =
+                elements(schedule, 0, from, to, bytes) / (model.bandwidthGBps() * 1e3);
         return ((to - from) * model.alphaMicros() + transferMicros) / 1e3;
     }
 
