@@ -140,7 +140,7 @@ final class Help {
           NCCL4J_CPU_CALIBRATION=rates.properties bench allreduce --algo auto --show-algo
 
         Exit code: 0 the file is written; 5 it is not, and an earlier one is as before: it cannot be
-        written, or predictions miss the measured times by more than 25 % in the median, which is
+        written, or predictions miss the measured times by more than 50 % in the median, which is
         what a busy machine does: repeat with nothing else running.
 
         To go back to what nccl4j comes with, delete the file. A file of another processor, number

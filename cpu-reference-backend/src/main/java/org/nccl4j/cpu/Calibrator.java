@@ -46,8 +46,11 @@ final class Calibrator {
     /** By this factor a chosen schedule may have been measured slower than the direct engine. */
     static final double SLOWER = 1.1;
 
-    /** Rates that miss half of the times by more are those of a machine that did something else. */
-    static final double MOST_MEDIAN_ERROR = 0.25;
+    /** Rates that miss half of the times by more may be those of a machine that was busy. */
+    static final double DOUBTFUL_MEDIAN_ERROR = 0.25;
+
+    /** Rates that miss half of the times by more predict nothing. */
+    static final double MOST_MEDIAN_ERROR = 0.5;
 
     private static final Duration DEADLINE = Duration.ofMinutes(1);
 

@@ -401,14 +401,15 @@ public final class CpuBackend implements Backend {
     /** Stores what was measured, unless the machine was busy: then an earlier file is better. */
     static String keep(Calibrator.Result result, Calibration calibration, Path target)
             throws IOException {
+        String error =
+                "the predictions miss the measured times by "
+                        + Math.round(100 * result.medianError())
+                        + " % in the median";
         if (result.medianError() > Calibrator.MOST_MEDIAN_ERROR) {
             throw new UnsupportedException(
-                    "calibrate: the predictions miss the measured times by "
-                            + Math.round(100 * result.medianError())
-                            + " % in the median, at most "
-                            + Math.round(100 * Calibrator.MOST_MEDIAN_ERROR)
-                            + " % are accepted: the machine was busy; repeat with nothing else"
-                            + " running ("
+                    "calibrate: "
+                            + error
+                            + ": the machine was busy; repeat with nothing else running ("
                             + target
                             + " is as before)");
         }
@@ -424,6 +425,11 @@ public final class CpuBackend implements Backend {
                 + " rounds.\n\n"
                 + result.text()
                 + "\n"
+                + (result.medianError() > Calibrator.DOUBTFUL_MEDIAN_ERROR
+                        ? "Note that "
+                                + error
+                                + ": if the machine was busy, repeat with nothing else running.\n"
+                        : "")
                 + calibration.use(target);
     }
 
