@@ -301,6 +301,7 @@ public final class Bench {
                                 + "; name another file");
                 return ExitCode.INTERNAL;
             }
+            console.err("bench: the picture is in " + options.svgFile().get());
         }
         return ExitCode.OK;
     }

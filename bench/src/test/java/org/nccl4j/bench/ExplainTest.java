@@ -39,6 +39,7 @@ final class ExplainTest {
         RunningBench run = explain("all_to_all --algo=bruck -g 6 -d int8 -b 600 --svg " + file);
         assertThat(run.code).as("%s", run).isEqualTo(ExitCode.OK);
         assertThat(Files.readString(file)).startsWith("<svg ").contains("all-to-all by bruck");
+        assertThat(run.console.err()).isEqualToIgnoringNewLines("bench: the picture is in " + file);
         RunningBench nowhere = explain("alltoall --svg " + folder.resolve("none/x.svg"));
         assertThat(nowhere.code).isEqualTo(ExitCode.INTERNAL);
         assertThat(nowhere.console.err()).contains("cannot be written");
