@@ -148,12 +148,12 @@ final class CommandLine {
     static Outcome parse(
             List<String> arguments, Function<String, BackendFacts> backends, Console console) {
         if (arguments.isEmpty()) {
-            Help.overview().forEach(console::err);
+            Help.called(Help.LAUNCHER, Help.overview()).forEach(console::err);
             return new Exit(ExitCode.ARGUMENTS);
         }
         String word = arguments.getFirst();
         if (word.equals("-h") || word.equals("--help")) {
-            Help.overview().forEach(console::out);
+            Help.called(Help.LAUNCHER, Help.overview()).forEach(console::out);
             return new Exit(ExitCode.OK);
         }
         if (word.equals(INFO)) {
@@ -180,7 +180,7 @@ final class CommandLine {
             switch (word) {
                 case "--json" -> json = true;
                 case "-h", "--help" -> {
-                    Help.info().forEach(console::out);
+                    Help.called(Help.LAUNCHER, Help.info()).forEach(console::out);
                     return new Exit(ExitCode.OK);
                 }
                 default -> {
@@ -197,7 +197,7 @@ final class CommandLine {
 
     private static Outcome explain(List<String> words, Console console) {
         if (words.contains("-h") || words.contains("--help")) {
-            Help.explain().forEach(console::out);
+            Help.called(Help.LAUNCHER, Help.explain()).forEach(console::out);
             return new Exit(ExitCode.OK);
         }
         try {
@@ -210,7 +210,7 @@ final class CommandLine {
 
     private static Outcome calibrate(List<String> words, Console console) {
         if (words.contains("-h") || words.contains("--help")) {
-            Help.calibrate().forEach(console::out);
+            Help.called(Help.LAUNCHER, Help.calibrate()).forEach(console::out);
             return new Exit(ExitCode.OK);
         }
         String backend = "cpu";
@@ -290,7 +290,7 @@ final class CommandLine {
                     }
                     case GetOpt.Option(Flag flag, String value) -> {
                         if (flag == Flag.HELP) {
-                            Help.usage(program).forEach(console::out);
+                            Help.called(Help.LAUNCHER, Help.usage(program)).forEach(console::out);
                             return new Exit(ExitCode.OK);
                         }
                         take(flag, value);
@@ -308,7 +308,7 @@ final class CommandLine {
     private Outcome reject(GetOpt.Rejected rejected) {
         console.err(rejected.message());
         console.out("invalid option '?'");
-        Help.usage(program).forEach(console::out);
+        Help.called(Help.LAUNCHER, Help.usage(program)).forEach(console::out);
         // Last, below the usage, where it is still on the screen.
         String question = Nearest.question(rejected.suggestions());
         if (!question.isEmpty()) {

@@ -4,11 +4,51 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /** The texts of --help, line by line. */
 final class Help {
 
+    /** How the command was called, so that what is shown can be pasted. */
+    static final String LAUNCHER = System.getProperty("nccl4j.bench.launcher", "bench");
+
+    private static final Pattern COMMAND =
+            Pattern.compile(
+                    "\\bbench (?=<program>|allreduce|info|explain|calibrate|"
+                            + Arrays.stream(Program.values())
+                                    .map(Program::label)
+                                    .collect(Collectors.joining("|"))
+                            + ")");
+
+    private static final Pattern GAP = Pattern.compile("(?<=\\S {2}) +(?=\\S)");
+
     private Help() {}
+
+    /**
+     * Lines with the launcher where they say {@code bench}. A gap behind it gives the room, so that
+     * columns stay where they are.
+     */
+    static List<String> called(String launcher, List<String> lines) {
+        return lines.stream().map(line -> called(launcher, line)).toList();
+    }
+
+    private static String called(String launcher, String line) {
+        Matcher command = COMMAND.matcher(line);
+        if (!command.find()) {
+            return line;
+        }
+        int start = command.start();
+        String called = command.replaceAll(Matcher.quoteReplacement(launcher + " "));
+        int longer = called.length() - line.length();
+        Matcher gap = GAP.matcher(called);
+        if (longer <= 0 || !gap.find(start)) {
+            return called;
+        }
+        int cut = Math.min(longer, gap.end() - gap.start());
+        return called.substring(0, gap.start()) + called.substring(gap.start() + cut);
+    }
 
     /** The help of {@code bench} without a program. */
     static List<String> overview() {

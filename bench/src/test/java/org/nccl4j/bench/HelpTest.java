@@ -63,6 +63,25 @@ final class HelpTest {
     }
 
     @Test
+    void commandsNameTheLauncherAndKeepTheirColumns() {
+        List<String> called = Help.called("bench/bench", Help.overview());
+        assertThat(called)
+                .contains(
+                        "Usage: bench/bench <program> [options]  options of a program: bench/bench"
+                                + " <program> --help",
+                        "  bench/bench allreduce -b 1K -e 1G       1 KiB to 1 GiB, doubling, all devices",
+                        "       bench/bench calibrate         measures this machine for the choice of"
+                                + " algorithms")
+                .allMatch(line -> line.length() <= 100)
+                .noneMatch(line -> line.matches(" +bench [a-z].*"));
+        List<String> usage = Help.called("bench/bench", Help.usage(Program.ALLTOALLV));
+        assertThat(usage.subList(33, usage.size()))
+                .noneMatch(line -> line.matches("  bench [a-z].*"))
+                .allMatch(line -> line.length() <= 100);
+        assertThat(Help.called("bench", Help.overview())).isEqualTo(Help.overview());
+    }
+
+    @Test
     void linesFitATerminal() {
         assertThat(Help.overview()).allMatch(line -> line.length() <= 100);
         List<String> usage = Help.usage(Program.ALLTOALLV);
