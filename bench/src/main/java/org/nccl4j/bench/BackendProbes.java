@@ -39,7 +39,17 @@ record BackendProbes(List<Backend> installed) {
     private static List<InfoEntry> availability(Backend backend) {
         return switch (backend.availability()) {
             case Availability.Available yes ->
-                    entries(backend.name(), Stream.of("available: " + yes.summary()));
+                    entries(
+                            backend.name(),
+                            Stream.of(
+                                    "available: "
+                                            + yes.summary()
+                                            + (yes.summary().contains("(not calibrated)")
+                                                    ? "\n"
+                                                            + Help.LAUNCHER
+                                                            + " calibrate measures this machine for"
+                                                            + " the choice of algorithms"
+                                                    : "")));
             case Availability.Unavailable no ->
                     entries(
                             backend.name(),

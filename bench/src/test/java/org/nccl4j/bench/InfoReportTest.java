@@ -56,6 +56,8 @@ final class InfoReportTest {
                 .contains("\n  NCCL_X          1\n");
         assertThat(run.console.outLines()).hasSizeLessThan(80);
         assertThat(run.console.out()).doesNotContain("cannot be told");
+        assertThat(run.console.out().contains(" calibrate measures this machine"))
+                .isEqualTo(run.console.out().contains("(not calibrated)"));
     }
 
     @Test
