@@ -41,6 +41,7 @@ START_SECONDS = 120
 ROUND_SECONDS = 60
 END_SECONDS = 20
 CAP_SECONDS = 0.3  # what a peer's batch may take, if several operations fit
+WARM_UP_SECONDS = 2.0
 TURN_SECONDS = 0.06  # what ours runs in a round: the time of a peer's warm-up and of its batch of 30 ms
 LEAST_ROWS = 5  # and at least so many rows, if they take no longer than
 LONGEST_TURN_SECONDS = 1.5
@@ -341,8 +342,9 @@ class Ours(Program):
         self.read_at = 0
         try:
             self.wait_for_rows(1, START_SECONDS)
+            # The turns are too short for a JVM to compile what it needs.
             if self.times[-1] < 25_000:
-                time.sleep(0.3)
+                time.sleep(WARM_UP_SECONDS)
             self.stop()
         except Failure:
             self.kill()
