@@ -11,6 +11,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
@@ -32,7 +33,7 @@ class DirectEngineTest {
     private static final int MOST_SHARES = 5;
 
     private final Engine direct =
-            new DirectEngine(MOST_SHARES, KernelChoice.ofThisProcess(), 2048, LEAST_SHARE_BYTES);
+            new DirectEngine(MOST_SHARES, KernelChoice.ofThisProcess(), 256, LEAST_SHARE_BYTES);
     private final Engine reference = new ReferenceEngine();
 
     static Stream<Arguments> kindsAndSizes() {
@@ -61,6 +62,38 @@ class DirectEngineTest {
                 compare(parallel, expected);
                 checkBytes(actual);
                 checkBytes(parallel);
+            }
+        }
+    }
+
+    /** So long that they are done by other instructions, where the processor has them. */
+    @ParameterizedTest
+    @EnumSource(
+            value = OperationKind.class,
+            names = {
+                "ALL_GATHER",
+                "ALL_GATHER_V",
+                "ALL_TO_ALL",
+                "BROADCAST",
+                "GATHER",
+                "SEND_RECV"
+            })
+    void longCopiesGiveWhatTheReferenceEngineGives(OperationKind kind) {
+        int count = 700_001;
+        for (int mostShares = 1; mostShares <= 2; mostShares++) {
+            for (int pieceBytes : new int[] {1 << 16, 1 << 18}) {
+                TestOperation expected = operation(kind, 2, count, 1, false);
+                Drivers.inRandomOrder(reference, expected, seed);
+                TestOperation actual = operation(kind, 2, count, 1, false);
+                Drivers.inRandomOrder(
+                        new DirectEngine(
+                                mostShares,
+                                KernelChoice.ofThisProcess(),
+                                pieceBytes,
+                                LEAST_SHARE_BYTES),
+                        actual,
+                        seed);
+                compare(actual, expected);
             }
         }
     }
