@@ -25,13 +25,13 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
  */
 final class Train implements Engine.Pieces {
     /** The most operations. */
-    static final int MOST = 32;
+    static final int MOST = 64;
 
     /**
      * The most that all of them may cost. What waits for one of them has to wait for the last, so
      * that is about a tenth of a millisecond; what is larger gains nothing.
      */
-    static final long MOST_BYTES = 4 << 20;
+    static final long MOST_BYTES = 8 << 20;
 
     private static final int LINE_INTS = 16;
 
