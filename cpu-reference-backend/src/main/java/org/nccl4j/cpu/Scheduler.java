@@ -4,6 +4,7 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import org.nccl4j.collectives.CollectiveException;
 import org.nccl4j.collectives.UniqueId;
 
@@ -70,6 +71,9 @@ final class Scheduler {
     private CpuStream firstTouched;
 
     private CpuStream lastTouched;
+
+    /** Batches so far. */
+    private final AtomicLong enqueued = new AtomicLong();
 
     /**
      * A scheduler of its own.
@@ -187,6 +191,11 @@ final class Scheduler {
         }
     }
 
+    /** How many batches have been enqueued so far, for those who look without the lock. */
+    long enqueued() {
+        return enqueued.getOpaque();
+    }
+
     /** Moves touched streams as far as they go. */
     void drive() {
         assert Thread.holdsLock(this);
@@ -247,6 +256,7 @@ final class Scheduler {
     /** Enqueues a batch whose parts and streams are known. Follow with {@link #drive}. */
     void enqueue(Batch batch) {
         assert Thread.holdsLock(this);
+        enqueued.setOpaque(enqueued.getPlain() + 1);
         Member member = batch.member;
         if (member.clique.cause != null) {
             // Another rank's batch of the same group has just failed it.

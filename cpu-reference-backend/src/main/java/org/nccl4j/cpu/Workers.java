@@ -68,13 +68,16 @@ final class Workers {
     private static final int LOOKS_PER_ROUND = 16;
 
     /**
-     * How long a worker leaves what is ready and not large to a waiter, or if it has just ended
-     * something for which nobody waited, to the caller who is enqueuing more. Streams, batches and
-     * operations are in that thread's cache, where it leads operations from one to the next several
-     * times as fast; two threads that change them in turns hold each other up for longer than that,
-     * and of what is enqueued meanwhile a {@link Train} can be made.
+     * How long a worker leaves what is ready and not large to a waiter, or if it has run something
+     * since it parked, to the caller who may be enqueuing more. Streams, batches and operations are
+     * in that thread's cache, where it leads operations from one to the next several times as fast;
+     * two threads that change them in turns hold each other up for longer than that, and of what is
+     * enqueued meanwhile a {@link Train} can be made.
      */
     private static final long PATIENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(10);
+
+    /** If more has come meanwhile, from callers who have been waiting before, for as long again. */
+    private static final long MOST_PATIENCE_NANOS = 6 * PATIENCE_NANOS;
 
     /** Works of this size are worth beginning at once. */
     private static final long LARGE_BYTES = 2 << 20;
@@ -97,6 +100,13 @@ final class Workers {
 
     /** Taking over another's share of this size is reason enough to call a worker for the next. */
     private static final long LARGE_SHARE_BYTES = 1 << 20;
+
+    /**
+     * But not before no caller has been waiting for so long. Most of them come back after a few
+     * microseconds, and then one thread more than there are cores would keep two on one of them
+     * until the system moves one, which takes it milliseconds.
+     */
+    private static final long ABSENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(500);
 
     private final Scheduler scheduler;
     private final int cores;
@@ -597,11 +607,22 @@ final class Workers {
         /** Since when it has had nothing to do; 0 if it does not know. */
         private long idleSinceNanos;
 
-        /** Whether, being a worker, it has ended a work while nobody waited: more may be coming. */
+        /** Whether it has run something since it parked: more may be coming. */
         private boolean patient;
 
         /** Since when a worker has left what is ready to others; 0 if nothing is. */
         private long patientSinceNanos;
+
+        /** When it looks whether it still should. */
+        private long patientUntilNanos;
+
+        /** How much had been enqueued when it looked last. */
+        private long seenEnqueued;
+
+        /**
+         * Since when a worker has seen nobody wait; 0 if it has not looked, or has seen somebody.
+         */
+        private long unattendedSinceNanos;
 
         Runner(Waiter waiter, long startNanos, long budgetNanos) {
             this.waiter = waiter;
@@ -668,8 +689,20 @@ final class Workers {
             }
             if (patientSinceNanos == 0) {
                 patientSinceNanos = now;
+                seenEnqueued = scheduler.enqueued();
+                patientUntilNanos = now + PATIENCE_NANOS;
+            } else if (now - patientUntilNanos >= 0
+                    && unattendedSinceNanos == 0
+                    && now - patientSinceNanos < MOST_PATIENCE_NANOS) {
+                // No more often: who enqueues writes it all the time, and would have to wait for
+                // it.
+                long enqueued = scheduler.enqueued();
+                if (enqueued != seenEnqueued) {
+                    seenEnqueued = enqueued;
+                    patientUntilNanos = now + PATIENCE_NANOS;
+                }
             }
-            return now - patientSinceNanos < PATIENCE_NANOS;
+            return now - patientUntilNanos < 0;
         }
 
         /** Something to do, with a place to do it, or null. Lock held. */
@@ -769,6 +802,8 @@ final class Workers {
             mayJoin = true;
             idleSinceNanos = 0;
             patientSinceNanos = 0;
+            unattendedSinceNanos = 0;
+            patient = false;
             if (rest != null) {
                 calledAtRest = rest.called;
                 resting.remove(rest);
@@ -782,7 +817,7 @@ final class Workers {
             patientSinceNanos = 0;
             calledAtRest = false;
             boolean leads = work.equals(mine);
-            patient &= leads;
+            patient = true;
             mine = null;
             if (!leads || begin(work)) {
                 mayJoin = share(work, leads);
@@ -842,6 +877,7 @@ final class Workers {
             try {
                 boolean leaving = false;
                 boolean calls = isWorker();
+                noteAttendance();
                 int yields = 0;
                 int stamp = 0;
                 while (!leaving && !finished && !shares.areAbandoned()) {
@@ -965,7 +1001,6 @@ final class Workers {
                 boolean large = work.costBytes() >= LARGE_BYTES;
                 keeping = ready.isEmpty() && (!isWorker() || (large && waiting == 0));
                 staying = isWorker();
-                patient = waiting == 0;
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -986,6 +1021,14 @@ final class Workers {
             perform(chores);
         }
 
+        private void noteAttendance() {
+            if (attended) {
+                unattendedSinceNanos = 0;
+            } else if (unattendedSinceNanos == 0) {
+                unattendedSinceNanos = System.nanoTime();
+            }
+        }
+
         private boolean isEnough() {
             return isWorker()
                     ? crowded
@@ -996,7 +1039,10 @@ final class Workers {
 
         /** Calls a worker to the place that nobody has come to, if it is worth it. */
         private void callLastWorker(Work work, int count) {
-            if (full || work.costBytes() / count < LARGE_SHARE_BYTES) {
+            if (full
+                    || attended
+                    || work.costBytes() / count < LARGE_SHARE_BYTES
+                    || System.nanoTime() - unattendedSinceNanos < ABSENCE_NANOS) {
                 return;
             }
             Chore chores;
