@@ -12,8 +12,9 @@ import java.lang.invoke.MethodHandle;
 import java.util.Locale;
 
 /**
- * The few calls of the operating system that make large memory cheap to touch: huge pages. Where
- * they cannot be made (another system, no native access) memory comes from the arena itself.
+ * The few calls of the operating system that make large memory cheap to touch, huge pages, and that
+ * say and choose where threads run. Where they cannot be made (another system, no native access)
+ * memory comes from the arena itself, and nobody knows where a thread runs.
  *
  * <p>Thread safety: stateless.
  */
@@ -71,20 +72,107 @@ final class PosixCalls {
                         reason == null ? "the C library lacks mmap, munmap or madvise" : reason);
             }
         }
+    }
 
-        @SuppressWarnings("restricted")
-        private static MethodHandle function(String name, FunctionDescriptor descriptor) {
-            Linker linker = Linker.nativeLinker();
-            return linker.defaultLookup()
-                    .find(name)
-                    .map(address -> linker.downcallHandle(address, descriptor))
-                    .orElse(null);
+    /** Those about threads. */
+    private static final class ThreadFunctions {
+        static final MethodHandle GETTID;
+        static final MethodHandle GETCPU;
+        static final MethodHandle GETAFFINITY;
+        static final MethodHandle SETAFFINITY;
+        static final boolean AVAILABLE;
+
+        static {
+            MethodHandle gettid = null;
+            MethodHandle getcpu = null;
+            MethodHandle getaffinity = null;
+            MethodHandle setaffinity = null;
+            if (PosixCalls.class.getModule().isNativeAccessEnabled() && isLinux64()) {
+                FunctionDescriptor get = FunctionDescriptor.of(JAVA_INT);
+                FunctionDescriptor affinity =
+                        FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
+                // These two take some nanoseconds.
+                gettid = function("gettid", get, Linker.Option.critical(false));
+                getcpu = function("sched_getcpu", get, Linker.Option.critical(false));
+                getaffinity = function("sched_getaffinity", affinity);
+                setaffinity = function("sched_setaffinity", affinity);
+            }
+            GETTID = gettid;
+            GETCPU = getcpu;
+            GETAFFINITY = getaffinity;
+            SETAFFINITY = setaffinity;
+            AVAILABLE =
+                    gettid != null && getcpu != null && getaffinity != null && setaffinity != null;
+            if (!AVAILABLE) {
+                LOG.log(System.Logger.Level.DEBUG, "nobody says where worker threads wake");
+            }
         }
+    }
 
-        private static boolean isLinux64() {
-            String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
-            String machine = System.getProperty("os.arch");
-            return system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
+    @SuppressWarnings("restricted")
+    private static MethodHandle function(
+            String name, FunctionDescriptor descriptor, Linker.Option... options) {
+        Linker linker = Linker.nativeLinker();
+        return linker.defaultLookup()
+                .find(name)
+                .map(address -> linker.downcallHandle(address, descriptor, options))
+                .orElse(null);
+    }
+
+    private static boolean isLinux64() {
+        String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
+        String machine = System.getProperty("os.arch");
+        return system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
+    }
+
+    /** The system's number of the calling thread; -1 if it is not known. */
+    static int currentThread() {
+        return ThreadFunctions.AVAILABLE ? number(ThreadFunctions.GETTID) : -1;
+    }
+
+    /** The number of the core that the calling thread runs on; -1 if it is not known. */
+    static int currentCore() {
+        return ThreadFunctions.AVAILABLE ? number(ThreadFunctions.GETCPU) : -1;
+    }
+
+    private static int number(MethodHandle get) {
+        try {
+            return (int) get.invokeExact();
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException("gettid and sched_getcpu declare no exceptions", e);
+        }
+    }
+
+    /**
+     * Asks which cores a thread may use.
+     *
+     * @param thread its number
+     * @param cores what to fill, a bit for each core
+     * @return false if it is not known
+     */
+    static boolean allowedCores(int thread, MemorySegment cores) {
+        return ThreadFunctions.AVAILABLE && call(ThreadFunctions.GETAFFINITY, thread, cores) >= 0;
+    }
+
+    /**
+     * Chooses which cores a thread may use. If it runs on another it is moved at once.
+     *
+     * @return false if the system refuses
+     */
+    static boolean allowCores(int thread, MemorySegment cores) {
+        return ThreadFunctions.AVAILABLE && call(ThreadFunctions.SETAFFINITY, thread, cores) >= 0;
+    }
+
+    private static int call(MethodHandle affinity, int thread, MemorySegment cores) {
+        try {
+            return (int) affinity.invokeExact(thread, cores.byteSize(), cores);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException(
+                    "sched_getaffinity and sched_setaffinity declare no exceptions", e);
         }
     }
 

@@ -1081,6 +1081,7 @@ final class Workers {
     }
 
     private void work(Runner runner) {
+        WorkerThread thread = new WorkerThread();
         boolean rested = false;
         while (true) {
             Work work = runner.nextWithoutLock();
@@ -1100,7 +1101,7 @@ final class Workers {
                             return;
                         }
                         // A new one each time: the last may still be in the list of who calls it.
-                        self = new IdleWorker();
+                        self = new IdleWorker(thread);
                         idle.add(self);
                     }
                 }
@@ -1115,6 +1116,7 @@ final class Workers {
                 continue;
             }
             LockSupport.parkNanos(scheduler, runner.mayJoin ? IDLE_NANOS : NAP_NANOS);
+            thread.release();
             synchronized (scheduler) {
                 // Still in the list: nobody has called.
                 rested = idle.remove(self) && runner.mayJoin;
@@ -1142,9 +1144,21 @@ final class Workers {
 
     /** A worker that waits for a call. */
     private static final class IdleWorker extends Waiter {
+        private final WorkerThread thread;
+
+        IdleWorker(WorkerThread thread) {
+            this.thread = thread;
+        }
+
         @Override
         boolean seemsOver() {
             return false;
+        }
+
+        @Override
+        Chore perform(long budgetBytes) {
+            thread.keepOffMyCore();
+            return super.perform(budgetBytes);
         }
     }
 

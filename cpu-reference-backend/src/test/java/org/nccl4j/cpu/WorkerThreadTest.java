@@ -1,0 +1,72 @@
+package org.nccl4j.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.BitSet;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+final class WorkerThreadTest {
+    @Test
+    void isKeptOffOneCoreIfThereIsAnotherUntilItIsReleased() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        FutureTask<WorkerThread> made = new FutureTask<>(WorkerThread::new);
+        FutureTask<Integer> number = new FutureTask<>(PosixCalls::currentThread);
+        Thread thread =
+                Thread.ofPlatform()
+                        .start(() -> {
+                            number.run();
+                            made.run();
+                            await(end);
+                        });
+        try {
+            WorkerThread worker = made.get(20, TimeUnit.SECONDS);
+            int id = number.get();
+            BitSet before = cores(id);
+            worker.keepOffMyCore();
+            BitSet kept = cores(id);
+            // Once more, as of a caller who runs elsewhere: it is still to be released to all.
+            worker.keepOffMyCore();
+            worker.release();
+            BitSet after = cores(id);
+            worker.release();
+
+            assertThat(kept.cardinality())
+                    .isEqualTo(
+                            before.cardinality() > 1
+                                    ? before.cardinality() - 1
+                                    : before.cardinality());
+            kept.andNot(before);
+            assertThat(kept.isEmpty()).isTrue();
+            assertThat(after).isEqualTo(before);
+            assertThat(cores(id)).isEqualTo(before);
+        } finally {
+            end.countDown();
+            thread.join();
+        }
+    }
+
+    /** Those that a thread may use; none where the system does not tell. */
+    private static BitSet cores(int thread) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment cores = arena.allocate(128, Long.BYTES);
+            PosixCalls.allowedCores(thread, cores);
+            return BitSet.valueOf(cores.toArray(ValueLayout.JAVA_BYTE));
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            latch.await();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}
