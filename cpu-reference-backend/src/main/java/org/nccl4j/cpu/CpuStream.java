@@ -269,7 +269,7 @@ final class CpuStream implements DeviceStream {
      * as suppressed, so that a stream is usable again after one throw.
      */
     private CollectiveException takeFailures() {
-        CollectiveException oldest = takeFailure(failures.getFirst());
+        CollectiveException oldest = takeFailure(0);
         int shown = 0;
         List<Failure> kept = new ArrayList<>(1);
         for (Failure failure : failures) {
@@ -292,15 +292,17 @@ final class CpuStream implements DeviceStream {
     private CollectiveException takeFailure(CollectiveException cause) {
         for (int i = 0; i < failures.size(); i++) {
             if (failures.get(i).cause() == cause) {
-                return takeFailure(failures.get(i));
+                return takeFailure(i);
             }
         }
         return cause.forThisThread();
     }
 
-    private CollectiveException takeFailure(Failure failure) {
+    private CollectiveException takeFailure(int index) {
+        Failure failure = failures.get(index);
         if (failure.isForgottenOnceThrown()) {
-            failures.remove(failure);
+            // Not by equals, which a record links when first used: the heap may be full.
+            failures.remove(index);
             hasFailures = !failures.isEmpty();
         }
         return failure.cause().forThisThread();

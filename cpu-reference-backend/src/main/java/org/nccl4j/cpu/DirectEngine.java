@@ -18,7 +18,7 @@ final class DirectEngine implements Engine {
     /** Shorter data is cut into fewer shares: handing it over would take longer than moving it. */
     static final int LEAST_SHARE_BYTES = 4 << 10;
 
-    /** All ranges of one piece together. */
+    /** All ranges of one piece that is reduced. */
     private static final int PIECE_BYTES = 256 << 10;
 
     /** Runs kept for reuse per number of participants; more only run at once by many streams. */
@@ -45,7 +45,8 @@ final class DirectEngine implements Engine {
      *
      * @param mostShares how many threads may run an operation
      * @param kernels what reduces
-     * @param pieceBytes the most that a step reads and writes at once
+     * @param pieceBytes the most that a step of a reduction reads and writes at once; what is only
+     *     copied goes in pieces that are {@link DirectRun#COPY_PIECES} times as long or longer
      * @param leastShareBytes the shortest share; a multiple of a cache line
      */
     DirectEngine(int mostShares, KernelChoice kernels, int pieceBytes, int leastShareBytes) {
@@ -55,6 +56,10 @@ final class DirectEngine implements Engine {
                             + DirectRun.LINE_BYTES
                             + " bytes, got "
                             + leastShareBytes);
+        }
+        if (pieceBytes <= 0) {
+            throw new IllegalArgumentException(
+                    "a piece must have a positive size, got " + pieceBytes + " bytes");
         }
         this.mostShares = mostShares;
         this.kernels = kernels;

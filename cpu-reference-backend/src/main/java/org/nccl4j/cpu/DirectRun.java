@@ -27,18 +27,19 @@ final class DirectRun implements Engine.Run {
     private static final int COPY_BYTES = 16 << 10;
 
     /**
-     * But from here on it goes to one place after the other: where vectors have 512 bits, a copy by
-     * HotSpot of as much passes the caches by, which saves reading what is overwritten.
+     * But from here on it goes to one place after the other where such copies {@linkplain
+     * KernelChoice#longCopiesPassCaches pass the caches by}: HotSpot's threshold.
      */
-    private static final int LONG_COPY_BYTES = 5 << 19;
+    static final int LONG_COPY_BYTES = 5 << 19;
 
     /** How many times as long the pieces of a copy are, so that they may be long ones. */
-    private static final int COPY_PIECES = 16;
+    static final int COPY_PIECES = 16;
 
     private static final int SHORTEST_PIECE_BYTES = 1 << 10;
     private static final int ALL = -1;
 
     private final DirectEngine engine;
+    private final boolean longCopies;
     private final int participants;
     private final MemorySegment[] sends;
     private final MemorySegment[] recvs;
@@ -76,6 +77,7 @@ final class DirectRun implements Engine.Run {
 
     DirectRun(DirectEngine engine, int participants) {
         this.engine = engine;
+        this.longCopies = engine.kernels().longCopiesPassCaches();
         this.participants = participants;
         this.sends = new MemorySegment[participants];
         this.recvs = new MemorySegment[participants];
@@ -121,19 +123,22 @@ final class DirectRun implements Engine.Run {
         life++;
     }
 
-    /** The most that a step moves of a block. */
+    /** The most that a step of a reduction moves of a block. */
     private int pieceBytes() {
-        if (!reduces) {
-            // Of the same size, or the last of a share might be too short to be a long one.
-            int most = COPY_PIECES * engine.pieceBytes();
-            long pieces = Math.max(1, shareBytes / most);
-            return (int) (lines((shareBytes + pieces - 1) / pieces) * LINE_BYTES);
-        }
         int ranges =
                 (source(0) == ALL ? participants : 1) + (destination(0) == ALL ? participants : 1);
         return Math.max(SHORTEST_PIECE_BYTES, engine.pieceBytes() / ranges)
                 / LINE_BYTES
                 * LINE_BYTES;
+    }
+
+    /**
+     * How much a step copies of a range: all of it, or if that is too much one of several pieces of
+     * the same size, so that none is too short to be a long copy.
+     */
+    static long copyPieceBytes(long rangeBytes, int enginePieceBytes) {
+        long pieces = Math.max(1, rangeBytes / ((long) COPY_PIECES * enginePieceBytes));
+        return Math.min(rangeBytes, lines((rangeBytes + pieces - 1) / pieces) * LINE_BYTES);
     }
 
     private long totalBytes() {
@@ -413,7 +418,11 @@ final class DirectRun implements Engine.Run {
                 at = 0;
                 inBlock = sizeBytes(block);
             }
-            long bytes = Math.min(pieceBytes, Math.min(leftBytes, inBlock));
+            long range = Math.min(leftBytes, inBlock);
+            long bytes =
+                    reduces
+                            ? Math.min(pieceBytes, range)
+                            : copyPieceBytes(range, engine.pieceBytes());
             if (reduces) {
                 reduce(bytes);
             } else {
@@ -447,7 +456,7 @@ final class DirectRun implements Engine.Run {
                 copy(send, sendAt, to, at, bytes);
                 return;
             }
-            long most = bytes < LONG_COPY_BYTES ? COPY_BYTES : bytes;
+            long most = bytes >= LONG_COPY_BYTES && longCopies ? bytes : COPY_BYTES;
             for (long done = 0; done < bytes; done += most) {
                 long part = Math.min(most, bytes - done);
                 for (int p = 0; p < participants; p++) {

@@ -89,6 +89,17 @@ final class KernelChoice {
                         + (warmsUp ? " or the JIT has not compiled them yet" : ""));
     }
 
+    /**
+     * Whether HotSpot copies 2.5 MiB and more with stores that pass the caches by, which saves
+     * reading what is overwritten: on x86-64 where its vectors have 512 bits. False where there is
+     * nobody to tell.
+     */
+    boolean longCopiesPassCaches() {
+        return vectors
+                && VectorKernels.vectorBits() == 512
+                && System.getProperty("os.arch").equals("amd64");
+    }
+
     /** The name by which the property forces it. */
     String name() {
         return vectors ? "vector" : "plain";

@@ -9,12 +9,15 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Locale;
 
 /**
- * The few calls of the operating system that make large memory cheap to touch, huge pages, and that
- * say and choose where threads run. Where they cannot be made (another system, no native access)
- * memory comes from the arena itself, and nobody knows where a thread runs.
+ * The few calls of the operating system that there are: some give huge pages, which make large
+ * memory cheap to touch, others say and choose on which core a thread runs. Where they cannot be
+ * made (another system, no native access) memory comes from the arena itself, and threads run where
+ * they do.
  *
  * <p>Thread safety: stateless.
  */
@@ -33,7 +36,7 @@ final class PosixCalls {
     private PosixCalls() {}
 
     /** The functions, looked up on first use. */
-    private static final class Functions {
+    private static final class MemoryFunctions {
         static final MethodHandle MMAP;
         static final MethodHandle MUNMAP;
         static final MethodHandle MADVISE;
@@ -74,8 +77,10 @@ final class PosixCalls {
         }
     }
 
-    /** Those about threads. */
+    /** Those about threads; of use only where the system does not wake threads on idle cores. */
     private static final class ThreadFunctions {
+        private static final Path CACHES = Path.of("/sys/devices/system/cpu/cpu0/cache/index0");
+
         static final MethodHandle GETTID;
         static final MethodHandle GETCPU;
         static final MethodHandle GETAFFINITY;
@@ -87,13 +92,19 @@ final class PosixCalls {
             MethodHandle getcpu = null;
             MethodHandle getaffinity = null;
             MethodHandle setaffinity = null;
-            if (PosixCalls.class.getModule().isNativeAccessEnabled() && isLinux64()) {
+            String reason = null;
+            if (!PosixCalls.class.getModule().isNativeAccessEnabled()) {
+                reason = "native access is not enabled for module org.nccl4j.cpu";
+            } else if (!isLinux64()) {
+                reason = "this is not a 64-bit Linux";
+            } else if (Files.exists(CACHES)) {
+                reason = "the system knows which cores share a cache and does so itself";
+            } else {
                 FunctionDescriptor get = FunctionDescriptor.of(JAVA_INT);
                 FunctionDescriptor affinity =
                         FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
-                // These two take some nanoseconds.
-                gettid = function("gettid", get, Linker.Option.critical(false));
-                getcpu = function("sched_getcpu", get, Linker.Option.critical(false));
+                gettid = function("gettid", get);
+                getcpu = function("sched_getcpu", get);
                 getaffinity = function("sched_getaffinity", affinity);
                 setaffinity = function("sched_setaffinity", affinity);
             }
@@ -104,18 +115,20 @@ final class PosixCalls {
             AVAILABLE =
                     gettid != null && getcpu != null && getaffinity != null && setaffinity != null;
             if (!AVAILABLE) {
-                LOG.log(System.Logger.Level.DEBUG, "nobody says where worker threads wake");
+                LOG.log(
+                        System.Logger.Level.DEBUG,
+                        "workers wake where the system lets them: {0}",
+                        reason == null ? "the C library lacks a function for it" : reason);
             }
         }
     }
 
     @SuppressWarnings("restricted")
-    private static MethodHandle function(
-            String name, FunctionDescriptor descriptor, Linker.Option... options) {
+    private static MethodHandle function(String name, FunctionDescriptor descriptor) {
         Linker linker = Linker.nativeLinker();
         return linker.defaultLookup()
                 .find(name)
-                .map(address -> linker.downcallHandle(address, descriptor, options))
+                .map(address -> linker.downcallHandle(address, descriptor))
                 .orElse(null);
     }
 
@@ -125,12 +138,12 @@ final class PosixCalls {
         return system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
     }
 
-    /** The system's number of the calling thread; -1 if it is not known. */
+    /** The system's number of the calling thread; -1 if it is of no use. */
     static int currentThread() {
         return ThreadFunctions.AVAILABLE ? number(ThreadFunctions.GETTID) : -1;
     }
 
-    /** The number of the core that the calling thread runs on; -1 if it is not known. */
+    /** The number of the core that the calling thread runs on; -1 if it is of no use. */
     static int currentCore() {
         return ThreadFunctions.AVAILABLE ? number(ThreadFunctions.GETCPU) : -1;
     }
@@ -138,10 +151,8 @@ final class PosixCalls {
     private static int number(MethodHandle get) {
         try {
             return (int) get.invokeExact();
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("gettid and sched_getcpu declare no exceptions", e);
+            throw unexpected(e);
         }
     }
 
@@ -168,11 +179,18 @@ final class PosixCalls {
     private static int call(MethodHandle affinity, int thread, MemorySegment cores) {
         try {
             return (int) affinity.invokeExact(thread, cores.byteSize(), cores);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException(
-                    "sched_getaffinity and sched_setaffinity declare no exceptions", e);
+            throw unexpected(e);
+        }
+    }
+
+    /** For what the compiler believes may be thrown, and what may really be. */
+    private static IllegalStateException unexpected(Throwable thrown) {
+        switch (thrown) {
+            case RuntimeException e -> throw e;
+            case Error e -> throw e;
+            default ->
+                    throw new IllegalStateException("functions of C declare no exceptions", thrown);
         }
     }
 
@@ -182,15 +200,13 @@ final class PosixCalls {
      * @throws OutOfMemoryError if there is not enough
      */
     static MemorySegment allocate(Arena arena, long sizeBytes) {
-        if (sizeBytes < HUGE_PAGE_BYTES || !Functions.AVAILABLE) {
+        if (sizeBytes < HUGE_PAGE_BYTES || !MemoryFunctions.AVAILABLE) {
             return arena.allocate(sizeBytes, ALIGNMENT_BYTES);
         }
         try {
             return map(arena, sizeBytes);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("mmap, madvise and munmap declare no exceptions", e);
+            throw unexpected(e);
         }
     }
 
@@ -201,7 +217,7 @@ final class PosixCalls {
         long mappedBytes = wholePages + HUGE_PAGE_BYTES;
         MemorySegment mapped =
                 (MemorySegment)
-                        Functions.MMAP.invokeExact(
+                        MemoryFunctions.MMAP.invokeExact(
                                 MemorySegment.NULL,
                                 mappedBytes,
                                 PROT_READ_WRITE,
@@ -219,8 +235,9 @@ final class PosixCalls {
                 MemorySegment.ofAddress(start)
                         .reinterpret(sizeBytes, arena, ignored -> unmapAll(start, wholePages));
         // A refusal costs speed only, and so does every answer of a kernel that does not know it.
-        int huge = (int) Functions.MADVISE.invokeExact(memory, wholePages, MADV_HUGEPAGE);
-        int touched = (int) Functions.MADVISE.invokeExact(memory, wholePages, MADV_POPULATE_WRITE);
+        int huge = (int) MemoryFunctions.MADVISE.invokeExact(memory, wholePages, MADV_HUGEPAGE);
+        int touched =
+                (int) MemoryFunctions.MADVISE.invokeExact(memory, wholePages, MADV_POPULATE_WRITE);
         if (touched != 0) {
             memory.fill((byte) 0);
         }
@@ -233,10 +250,8 @@ final class PosixCalls {
     private static void unmapAll(long address, long sizeBytes) {
         try {
             unmap(address, sizeBytes);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("munmap declares no exceptions", e);
+            throw unexpected(e);
         }
     }
 
@@ -245,7 +260,9 @@ final class PosixCalls {
             return;
         }
         int answer =
-                (int) Functions.MUNMAP.invokeExact(MemorySegment.ofAddress(address), sizeBytes);
+                (int)
+                        MemoryFunctions.MUNMAP.invokeExact(
+                                MemorySegment.ofAddress(address), sizeBytes);
         if (answer != 0) {
             throw new IllegalStateException(
                     "munmap of "

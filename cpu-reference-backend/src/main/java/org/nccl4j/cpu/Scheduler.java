@@ -191,11 +191,6 @@ final class Scheduler {
         }
     }
 
-    /** How many batches have been enqueued so far, for those who look without the lock. */
-    long enqueued() {
-        return enqueued.getOpaque();
-    }
-
     /** Moves touched streams as far as they go. */
     void drive() {
         assert Thread.holdsLock(this);
@@ -252,6 +247,11 @@ final class Scheduler {
     }
 
     // ---- batches
+
+    /** How many batches have been enqueued so far, for those who look without the lock. */
+    long enqueued() {
+        return enqueued.getOpaque();
+    }
 
     /** Enqueues a batch whose parts and streams are known. Follow with {@link #drive}. */
     void enqueue(Batch batch) {

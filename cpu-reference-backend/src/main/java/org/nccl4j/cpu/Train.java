@@ -29,7 +29,7 @@ final class Train implements Engine.Pieces {
 
     /**
      * The most that all of them may cost. What waits for one of them has to wait for the last, so
-     * that is about a tenth of a millisecond; what is larger gains nothing.
+     * that is one or two tenths of a millisecond; what is larger gains nothing.
      */
     static final long MOST_BYTES = 8 << 20;
 

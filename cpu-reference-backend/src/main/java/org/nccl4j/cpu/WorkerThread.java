@@ -8,13 +8,17 @@ import java.lang.foreign.ValueLayout;
  * A worker as the system knows it, so that it can be woken beside its waker instead of in its
  * place. Where a machine does not say which cores share a cache, as many virtual ones do not, Linux
  * lets a thread that wakes run where it ran last, even if its waker runs there now and another core
- * is idle, and may take tenths of a second to move one of them. Only this thread's own cores are
- * ever changed, and only until it has woken; where the system does not know of such things nothing
- * happens.
+ * is idle, and may take tenths of a second to move one of them. On other machines and systems
+ * nothing happens here.
+ *
+ * <p>No other thread's cores are ever changed, and this one's only from the call until it has
+ * woken. But the system then takes what it was allowed for its own choice: cores that the process
+ * is given later do not come to workers that there are.
  *
  * <p>Thread safety: guarded by itself.
  */
 final class WorkerThread {
+    /** Room for 1024 cores; on a machine with more the system refuses, and nothing happens. */
     private static final int SET_BYTES = 128;
 
     private final int id = PosixCalls.currentThread();
@@ -25,19 +29,27 @@ final class WorkerThread {
     /** The same but one. */
     private final MemorySegment others = Arena.ofAuto().allocate(SET_BYTES, Long.BYTES);
 
-    private boolean kept;
+    /** Whether it is parked, or about to be. A call may come late, when it runs again. */
+    private boolean parked;
+
+    private boolean restricted;
 
     /** The calling thread. */
     WorkerThread() {}
 
-    /** Keeps it off the core of the calling thread, if there is another, until it is released. */
+    /** It is about to park. */
+    synchronized void parks() {
+        parked = true;
+    }
+
+    /** If it is parked, keeps it off the core of the calling thread until it has woken. */
     synchronized void keepOffMyCore() {
+        if (!parked || restricted) {
+            return;
+        }
         int core = PosixCalls.currentCore();
         // Asked each time: somebody may have chosen cores for the whole process meanwhile.
-        if (kept
-                || core < 0
-                || core >= SET_BYTES * Byte.SIZE
-                || !PosixCalls.allowedCores(id, allowed)) {
+        if (core < 0 || core >= SET_BYTES * Byte.SIZE || !PosixCalls.allowedCores(id, allowed)) {
             return;
         }
         others.copyFrom(allowed);
@@ -45,13 +57,14 @@ final class WorkerThread {
         bits &= (byte) ~(1 << core % Byte.SIZE);
         others.set(ValueLayout.JAVA_BYTE, core / Byte.SIZE, bits);
         // Refused if none is left.
-        kept = PosixCalls.allowCores(id, others);
+        restricted = PosixCalls.allowCores(id, others);
     }
 
-    /** Lets it run anywhere again, which does not move it. */
-    synchronized void release() {
-        if (kept) {
-            kept = false;
+    /** It runs again, and may do so anywhere; that does not move it. */
+    synchronized void hasWoken() {
+        parked = false;
+        if (restricted) {
+            restricted = false;
             PosixCalls.allowCores(id, allowed);
         }
     }

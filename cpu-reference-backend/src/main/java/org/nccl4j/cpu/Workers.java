@@ -12,10 +12,10 @@ import org.nccl4j.cpu.Engine.Progress;
  * operations the thread that made them ready. Workers and waiters that run or spin hold a
  * <em>place</em> each, and there are as many places as cores. A thread that runs small operations
  * alone holds none: it does so instead of returning to its caller. As most callers wait in the end,
- * the last place is kept for one of them; a second worker takes it only where much is left to be
- * done and nobody waits, and leaves it to the first who does. Nothing depends on a runner's being
- * there: one that finds nothing to move, or whose share needs that of another first, looks for a
- * while, yields for a while, and parks.
+ * the last place is kept for one of them; one worker more takes it only where much is left to be
+ * done and nobody has been waiting for {@link #ABSENCE_NANOS}, and leaves it to the first who does.
+ * Nothing depends on a runner's being there: one that finds nothing to move, or whose share needs
+ * that of another first, looks for a while, yields for a while, and parks.
  *
  * <p>Whoever holds place i begins with share i, so that from operation to operation the same core
  * touches the same memory; it goes on with shares that nobody has begun.
@@ -76,7 +76,7 @@ final class Workers {
      */
     private static final long PATIENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(10);
 
-    /** If more has come meanwhile, from callers who have been waiting before, for as long again. */
+    /** The same while more is being enqueued, and somebody has been waiting a moment ago. */
     private static final long MOST_PATIENCE_NANOS = 6 * PATIENCE_NANOS;
 
     /** Works of this size are worth beginning at once. */
@@ -102,9 +102,9 @@ final class Workers {
     private static final long LARGE_SHARE_BYTES = 1 << 20;
 
     /**
-     * But not before no caller has been waiting for so long. Most of them come back after a few
-     * microseconds, and then one thread more than there are cores would keep two on one of them
-     * until the system moves one, which takes it milliseconds.
+     * How long nobody must have been waiting until a worker is called to the last place. Most
+     * callers come back after a few microseconds, and then one thread more than there are cores
+     * would keep two on one of them until the system moves one, which takes it milliseconds.
      */
     private static final long ABSENCE_NANOS = TimeUnit.MICROSECONDS.toNanos(500);
 
@@ -158,6 +158,9 @@ final class Workers {
 
     /** Whether a waiter holds a place. */
     private volatile boolean attended;
+
+    /** Until when one did, if none does now. */
+    private volatile long attendedUntilNanos = System.nanoTime() - ABSENCE_NANOS;
 
     /**
      * The work that was opened last, to be joined without the lock, at {@link #HOT}. Threads that
@@ -307,7 +310,10 @@ final class Workers {
         active--;
         full = false;
         waiting -= isWorker ? 0 : 1;
-        attended = waiting > 0;
+        if (attended && waiting == 0) {
+            attendedUntilNanos = System.nanoTime();
+            attended = false;
+        }
         if (active == 0 && firstOpen == null) {
             // It may be long until the next one, and what is in it is somebody's memory.
             hot.setRelease(HOT, null);
@@ -610,19 +616,14 @@ final class Workers {
         /** Whether it has run something since it parked: more may be coming. */
         private boolean patient;
 
-        /** Since when a worker has left what is ready to others; 0 if nothing is. */
+        /** Since when a worker has left what is ready to others; 0 if it does not. */
         private long patientSinceNanos;
 
         /** When it looks whether it still should. */
         private long patientUntilNanos;
 
-        /** How much had been enqueued when it looked last. */
+        /** What {@link Scheduler#enqueued} was when it looked last. */
         private long seenEnqueued;
-
-        /**
-         * Since when a worker has seen nobody wait; 0 if it has not looked, or has seen somebody.
-         */
-        private long unattendedSinceNanos;
 
         Runner(Waiter waiter, long startNanos, long budgetNanos) {
             this.waiter = waiter;
@@ -653,12 +654,12 @@ final class Workers {
                         return latest.work;
                     }
                     long now = System.nanoTime();
-                    if (!hasReady) {
-                        patientSinceNanos = 0;
-                    } else if (place != NOWHERE && !isPatient(now)) {
+                    boolean leaves = leavesToOthers(now);
+                    if (hasReady && !leaves && place != NOWHERE) {
                         return null;
                     }
-                    if (idleSinceNanos == 0) {
+                    if (idleSinceNanos == 0 || leaves) {
+                        // To leave something to others is not to be idle.
                         idleSinceNanos = now;
                     } else if (now - idleSinceNanos >= IDLE_SPIN_NANOS) {
                         return null;
@@ -682,18 +683,22 @@ final class Workers {
             return null;
         }
 
-        /** Whether it leaves what is ready to others for now. */
-        private boolean isPatient(long now) {
+        /** Whether it leaves what is ready to others for now; a waiter never does. */
+        private boolean leavesToOthers(long now) {
+            if (!hasReady) {
+                patientSinceNanos = 0;
+                return false;
+            }
             if (!isWorker() || hasLargeReady || !(patient || attended)) {
                 return false;
             }
             if (patientSinceNanos == 0) {
                 patientSinceNanos = now;
-                seenEnqueued = scheduler.enqueued();
                 patientUntilNanos = now + PATIENCE_NANOS;
+                seenEnqueued = scheduler.enqueued();
             } else if (now - patientUntilNanos >= 0
-                    && unattendedSinceNanos == 0
-                    && now - patientSinceNanos < MOST_PATIENCE_NANOS) {
+                    && now - patientSinceNanos < MOST_PATIENCE_NANOS
+                    && !isAbsent(now)) {
                 // No more often: who enqueues writes it all the time, and would have to wait for
                 // it.
                 long enqueued = scheduler.enqueued();
@@ -719,7 +724,7 @@ final class Workers {
                 noLongerPlaceless();
             }
             // Before it parks it takes what it has left so far: others may not come for it.
-            if (!isPatient(System.nanoTime()) || isTired()) {
+            if (!leavesToOthers(System.nanoTime()) || isTired()) {
                 mine = pollReady();
                 if (mine != null) {
                     return mine;
@@ -802,7 +807,6 @@ final class Workers {
             mayJoin = true;
             idleSinceNanos = 0;
             patientSinceNanos = 0;
-            unattendedSinceNanos = 0;
             patient = false;
             if (rest != null) {
                 calledAtRest = rest.called;
@@ -877,7 +881,6 @@ final class Workers {
             try {
                 boolean leaving = false;
                 boolean calls = isWorker();
-                noteAttendance();
                 int yields = 0;
                 int stamp = 0;
                 while (!leaving && !finished && !shares.areAbandoned()) {
@@ -902,8 +905,7 @@ final class Workers {
                             break;
                         }
                         if (calls && claims > 0) {
-                            calls = false;
-                            callLastWorker(work, count);
+                            calls = !callLastWorker(work, count);
                         }
                         claims++;
                         boolean advanced = false;
@@ -974,7 +976,10 @@ final class Workers {
             for (int looks = 1; !shares.areLedToTheirEnd() && !shares.areAbandoned(); looks++) {
                 Thread.onSpinWait();
                 if (looks % LOOKS_PER_ROUND == 0) {
-                    if (hasReady || looks >= LEADING_LOOKS || isEnough()) {
+                    // A worker would leave what is not large to others anyway.
+                    if ((isWorker() ? hasLargeReady : hasReady)
+                            || looks >= LEADING_LOOKS
+                            || isEnough()) {
                         return false;
                     }
                     if (shares.haveFree()) {
@@ -1021,14 +1026,6 @@ final class Workers {
             perform(chores);
         }
 
-        private void noteAttendance() {
-            if (attended) {
-                unattendedSinceNanos = 0;
-            } else if (unattendedSinceNanos == 0) {
-                unattendedSinceNanos = System.nanoTime();
-            }
-        }
-
         private boolean isEnough() {
             return isWorker()
                     ? crowded
@@ -1037,13 +1034,17 @@ final class Workers {
                             || Thread.currentThread().isInterrupted();
         }
 
-        /** Calls a worker to the place that nobody has come to, if it is worth it. */
-        private void callLastWorker(Work work, int count) {
-            if (full
-                    || attended
-                    || work.costBytes() / count < LARGE_SHARE_BYTES
-                    || System.nanoTime() - unattendedSinceNanos < ABSENCE_NANOS) {
-                return;
+        /**
+         * Calls a worker to the place that nobody has come to, if it is worth it.
+         *
+         * @return false if it may be later
+         */
+        private boolean callLastWorker(Work work, int count) {
+            if (work.costBytes() / count < LARGE_SHARE_BYTES) {
+                return true;
+            }
+            if (full || !isAbsent(System.nanoTime())) {
+                return false;
             }
             Chore chores;
             synchronized (scheduler) {
@@ -1051,7 +1052,13 @@ final class Workers {
                 chores = scheduler.takeChores(0);
             }
             perform(chores);
+            return true;
         }
+    }
+
+    /** Whether nobody has been waiting for a while. */
+    private boolean isAbsent(long now) {
+        return !attended && now - attendedUntilNanos >= ABSENCE_NANOS;
     }
 
     private void report(Throwable failure) {
@@ -1103,6 +1110,7 @@ final class Workers {
                         // A new one each time: the last may still be in the list of who calls it.
                         self = new IdleWorker(thread);
                         idle.add(self);
+                        thread.parks();
                     }
                 }
                 // Before it is idle: as in await, a chore may take a wake-up that is meant for us.
@@ -1116,12 +1124,12 @@ final class Workers {
                 continue;
             }
             LockSupport.parkNanos(scheduler, runner.mayJoin ? IDLE_NANOS : NAP_NANOS);
-            thread.release();
             synchronized (scheduler) {
                 // Still in the list: nobody has called.
                 rested = idle.remove(self) && runner.mayJoin;
                 runner.rested();
             }
+            thread.hasWoken();
         }
     }
 
@@ -1157,8 +1165,12 @@ final class Workers {
 
         @Override
         Chore perform(long budgetBytes) {
-            thread.keepOffMyCore();
-            return super.perform(budgetBytes);
+            try {
+                thread.keepOffMyCore();
+            } finally {
+                super.perform(budgetBytes);
+            }
+            return null;
         }
     }
 

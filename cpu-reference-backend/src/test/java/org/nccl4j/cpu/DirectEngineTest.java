@@ -13,6 +13,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
@@ -74,27 +75,41 @@ class DirectEngineTest {
                 "ALL_GATHER",
                 "ALL_GATHER_V",
                 "ALL_TO_ALL",
+                "ALL_TO_ALL_V",
                 "BROADCAST",
                 "GATHER",
+                "SCATTER",
                 "SEND_RECV"
             })
     void longCopiesGiveWhatTheReferenceEngineGives(OperationKind kind) {
-        int count = 700_001;
+        // Two shares are long ones each, and have an odd end.
+        int count = 2 * DirectRun.LONG_COPY_BYTES / TYPE.sizeBytes() + 33;
         for (int mostShares = 1; mostShares <= 2; mostShares++) {
-            for (int pieceBytes : new int[] {1 << 16, 1 << 18}) {
-                TestOperation expected = operation(kind, 2, count, 1, false);
-                Drivers.inRandomOrder(reference, expected, seed);
-                TestOperation actual = operation(kind, 2, count, 1, false);
-                Drivers.inRandomOrder(
+            for (boolean inPlace : new boolean[] {false, true}) {
+                Engine engine =
                         new DirectEngine(
                                 mostShares,
                                 KernelChoice.ofThisProcess(),
-                                pieceBytes,
-                                LEAST_SHARE_BYTES),
-                        actual,
-                        seed);
+                                1 << 18,
+                                LEAST_SHARE_BYTES);
+                TestOperation expected = operation(kind, 2, count, 1, inPlace);
+                Drivers.inRandomOrder(reference, expected, seed);
+                TestOperation actual = operation(kind, 2, count, 1, inPlace);
+                Drivers.inRandomOrder(engine, actual, seed);
                 compare(actual, expected);
             }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 63, 64, 4 << 20, 5 << 20, (8 << 20) - 1, (40 << 20) + 5, 3L << 30})
+    void noPieceOfALongCopyIsShort(long range) {
+        int enginePieceBytes = 1 << 18;
+        long least = Math.min(range, DirectRun.LONG_COPY_BYTES);
+        for (long left = range; left > 0; ) {
+            long piece = DirectRun.copyPieceBytes(left, enginePieceBytes);
+            assertThat(piece).isBetween(least, 8L << 20).isLessThanOrEqualTo(left);
+            left -= piece;
         }
     }
 

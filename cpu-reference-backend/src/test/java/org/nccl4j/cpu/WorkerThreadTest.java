@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(60)
 final class WorkerThreadTest {
     @Test
-    void isKeptOffOneCoreIfThereIsAnotherUntilItIsReleased() throws Exception {
+    void isKeptOffOneCoreIfThereIsAnotherFromTheCallUntilItHasWoken() throws Exception {
         CountDownLatch end = new CountDownLatch(1);
         FutureTask<WorkerThread> made = new FutureTask<>(WorkerThread::new);
         FutureTask<Integer> number = new FutureTask<>(PosixCalls::currentThread);
@@ -30,23 +30,24 @@ final class WorkerThreadTest {
             WorkerThread worker = made.get(20, TimeUnit.SECONDS);
             int id = number.get();
             BitSet before = cores(id);
+            int others = Math.max(Math.min(1, before.cardinality()), before.cardinality() - 1);
+
+            worker.keepOffMyCore();
+            assertThat(cores(id)).as("it has not parked").isEqualTo(before);
+
+            worker.parks();
             worker.keepOffMyCore();
             BitSet kept = cores(id);
-            // Once more, as of a caller who runs elsewhere: it is still to be released to all.
+            assertThat(kept.cardinality()).isEqualTo(others);
+            assertThat(before.intersects(kept)).isEqualTo(others > 0);
+            // By a second caller, perhaps elsewhere.
             worker.keepOffMyCore();
-            worker.release();
-            BitSet after = cores(id);
-            worker.release();
+            assertThat(cores(id)).isEqualTo(kept);
 
-            assertThat(kept.cardinality())
-                    .isEqualTo(
-                            before.cardinality() > 1
-                                    ? before.cardinality() - 1
-                                    : before.cardinality());
-            kept.andNot(before);
-            assertThat(kept.isEmpty()).isTrue();
-            assertThat(after).isEqualTo(before);
+            worker.hasWoken();
             assertThat(cores(id)).isEqualTo(before);
+            worker.keepOffMyCore();
+            assertThat(cores(id)).as("the call came late").isEqualTo(before);
         } finally {
             end.countDown();
             thread.join();
