@@ -150,9 +150,9 @@ public final class Bench {
                             + " cannot be used here: "
                             + String.join("\n  ", no.reasons())
                             + (name.equals(BenchOptions.NCCL)
-                                    ? "\n  (bench info tells more; --backend cpu needs no GPU, and"
+                                    ? "\n  (bench/bench info tells more; --backend cpu needs no GPU, and"
                                             + " --emulator stands in for one)"
-                                    : "\n  (bench info tells more)"));
+                                    : "\n  (bench/bench info tells more)"));
         }
         return named.get();
     }
@@ -172,7 +172,7 @@ public final class Bench {
                                 + chosen.name()
                                 + ", not nccl: "
                                 + withoutRemedy(no.reasons().getFirst())
-                                + " (bench info tells more)");
+                                + " (bench/bench info tells more)");
             }
         }
     }

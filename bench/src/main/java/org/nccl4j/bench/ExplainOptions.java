@@ -74,10 +74,10 @@ record ExplainOptions(
                                 + option
                                 + "."
                                 + Nearest.question(Nearest.to(option, OPTIONS))
-                                + " See bench explain --help.");
+                                + " See bench/bench explain --help.");
             }
             if (equals < 0 && !rest.hasNext()) {
-                throw new Refusal(option + " needs a value; see bench explain --help");
+                throw new Refusal(option + " needs a value; see bench/bench explain --help");
             }
             String value = equals < 0 ? rest.next() : word.substring(equals + 1);
             switch (option) {
@@ -90,7 +90,8 @@ record ExplainOptions(
             }
         }
         if (operation.isEmpty()) {
-            throw new Refusal("name a collective, such as allreduce; see bench explain --help");
+            throw new Refusal(
+                    "name a collective, such as allreduce; see bench/bench explain --help");
         }
         return new ExplainOptions(
                 operation.get(),

@@ -95,6 +95,7 @@ final class Help {
                 Beside bench, in the same folder:
                   check-selector   whether --algo auto takes about the fastest
                   peers/compare    the same tables for other libraries on this machine
+                  peers/growth     time against bytes and against ranks
                   jmh              microbenchmarks
 
                 """
@@ -234,7 +235,7 @@ final class Help {
                       auto        chooses by size, by what bench calibrate has measured; the default
                       direct      shared memory, one pass
                       reference   the textbook's rings, chains and exchanges
-                    or algorithms that bench explain --help lists by collective: one, such as tree,
+                    or algorithms that bench/bench explain --help lists by collective: one, such as tree,
                     or several with commas between, such as double-tree,bruck, none twice and no two
                     for one collective. What they cannot do is run by reference; standard error says
                     so.

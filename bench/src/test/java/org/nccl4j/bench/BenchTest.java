@@ -244,7 +244,7 @@ final class BenchTest {
         assertThat(run.console.errLines())
                 .containsExactly(
                         "bench: --backend auto takes cpu, not nccl: NCCL cannot be loaded: no such"
-                                + " file (bench info tells more)");
+                                + " file (bench/bench info tells more)");
         RunningBench named =
                 RunningBench.run(
                         "all_reduce --backend cpu -g 2 -b 1K -e 1K -n 2",
@@ -264,7 +264,7 @@ final class BenchTest {
                 .hasMessage(
                         "--backend nccl cannot be used here: NCCL cannot be loaded: no such file\n"
                                 + "  no GPU\n"
-                                + "  (bench info tells more; --backend cpu needs no GPU, and"
+                                + "  (bench/bench info tells more; --backend cpu needs no GPU, and"
                                 + " --emulator stands in for one)");
         assertThatThrownBy(() -> Bench.backend("nccl", List.of(cpu)))
                 .isInstanceOf(LibraryUnavailableException.class)

@@ -250,7 +250,6 @@ final class LauncherTest {
     @CsvSource({
         "averge, examples/run: there is no example 'averge'; the examples are:",
         "Averag, examples/run: there is no example 'Averag'; the examples are:",
-        "--help, usage: examples/run EXAMPLE [arguments]; the examples are:",
         "'', usage: examples/run EXAMPLE [arguments]; the examples are:"
     })
     void anExampleThatIsNotThereIsRefusedBeforeTheBuild(String name, String says) throws Exception {
@@ -261,6 +260,17 @@ final class LauncherTest {
                                 2,
                                 List.of(),
                                 List.of(says, "    Average", "    GradientAveraging")));
+    }
+
+    @Test
+    void theExamplesHelpNamesThemAndSaysWhatToType() throws Exception {
+        Result result = run(tree, "examples/run", "--help");
+        assertThat(result.status()).isZero();
+        assertThat(result.err()).isEmpty();
+        assertThat(result.out())
+                .contains(
+                        "    Average",
+                        "  examples/run GradientAveraging cpu 4         a backend, and how many ranks");
     }
 
     /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */
