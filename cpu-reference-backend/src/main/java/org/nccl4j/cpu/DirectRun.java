@@ -123,7 +123,7 @@ final class DirectRun implements Engine.Run {
         life++;
     }
 
-    /** The most that a step of a reduction moves of a block. */
+    /** The most that a step moves of a block that all ranks give or get at once. */
     private int pieceBytes() {
         int ranges =
                 (source(0) == ALL ? participants : 1) + (destination(0) == ALL ? participants : 1);
@@ -369,6 +369,9 @@ final class DirectRun implements Engine.Run {
         /** Where in the block the next piece starts. */
         private long at;
 
+        /** Who gets it next, if each destination has a step of its own. */
+        private int nextDestination;
+
         Share(int index) {
             this.index = index;
         }
@@ -377,6 +380,7 @@ final class DirectRun implements Engine.Run {
             begun = life;
             block = 0;
             at = 0;
+            nextDestination = 0;
             long start = Math.min(totalBytes, index * shareBytes);
             leftBytes = Math.min(shareBytes, totalBytes - start);
             if (leftBytes > 0) {
@@ -419,14 +423,15 @@ final class DirectRun implements Engine.Run {
                 inBlock = sizeBytes(block);
             }
             long range = Math.min(leftBytes, inBlock);
+            boolean together = reduces || (destination(block) == ALL && !isLongCopy(range));
             long bytes =
-                    reduces
+                    together
                             ? Math.min(pieceBytes, range)
                             : copyPieceBytes(range, engine.pieceBytes());
             if (reduces) {
                 reduce(bytes);
-            } else {
-                copy(bytes);
+            } else if (!copy(bytes)) {
+                return Engine.Progress.ADVANCED;
             }
             at += bytes;
             leftBytes -= bytes;
@@ -447,22 +452,37 @@ final class DirectRun implements Engine.Run {
                     sends, fromAt, recvs, toAt, first, outputs, (int) (bytes / elementBytes));
         }
 
-        private void copy(long bytes) {
+        private boolean isLongCopy(long bytes) {
+            return longCopies && bytes >= LONG_COPY_BYTES;
+        }
+
+        /**
+         * Copies a range, or if it is long only to the next of its destinations, for an abort must
+         * not have to wait for all of them.
+         *
+         * @return whether that was the last
+         */
+        private boolean copy(long bytes) {
             int from = source(block);
             int to = destination(block);
             MemorySegment send = sends[from];
             long sendAt = sendOffsetBytes(from, block) + at;
             if (to != ALL) {
                 copy(send, sendAt, to, at, bytes);
-                return;
+                return true;
             }
-            long most = bytes >= LONG_COPY_BYTES && longCopies ? bytes : COPY_BYTES;
-            for (long done = 0; done < bytes; done += most) {
-                long part = Math.min(most, bytes - done);
+            if (isLongCopy(bytes)) {
+                copy(send, sendAt, nextDestination, at, bytes);
+                nextDestination = (nextDestination + 1) % participants;
+                return nextDestination == 0;
+            }
+            for (long done = 0; done < bytes; done += COPY_BYTES) {
+                long part = Math.min(COPY_BYTES, bytes - done);
                 for (int p = 0; p < participants; p++) {
                     copy(send, sendAt + done, p, at + done, part);
                 }
             }
+            return true;
         }
 
         private void copy(MemorySegment send, long sendAt, int to, long place, long bytes) {

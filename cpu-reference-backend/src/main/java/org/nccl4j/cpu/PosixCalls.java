@@ -103,10 +103,15 @@ final class PosixCalls {
                 FunctionDescriptor get = FunctionDescriptor.of(JAVA_INT);
                 FunctionDescriptor affinity =
                         FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
-                gettid = function("gettid", get);
-                getcpu = function("sched_getcpu", get);
-                getaffinity = function("sched_getaffinity", affinity);
-                setaffinity = function("sched_setaffinity", affinity);
+                try {
+                    gettid = function("gettid", get);
+                    getcpu = function("sched_getcpu", get);
+                    getaffinity = function("sched_getaffinity", affinity);
+                    setaffinity = function("sched_setaffinity", affinity);
+                } catch (RuntimeException | LinkageError | OutOfMemoryError e) {
+                    // It must not be for this that there are no workers.
+                    reason = e.toString();
+                }
             }
             GETTID = gettid;
             GETCPU = getcpu;

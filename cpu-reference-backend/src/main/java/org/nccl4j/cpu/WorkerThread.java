@@ -29,6 +29,8 @@ final class WorkerThread {
     /** The same but one. */
     private final MemorySegment others = Arena.ofAuto().allocate(SET_BYTES, Long.BYTES);
 
+    private final MemorySegment current = Arena.ofAuto().allocate(SET_BYTES, Long.BYTES);
+
     /** Whether it is parked, or about to be. A call may come late, when it runs again. */
     private boolean parked;
 
@@ -65,7 +67,10 @@ final class WorkerThread {
         parked = false;
         if (restricted) {
             restricted = false;
-            PosixCalls.allowCores(id, allowed);
+            // Unless somebody has chosen other cores while it woke.
+            if (PosixCalls.allowedCores(id, current) && current.mismatch(others) < 0) {
+                PosixCalls.allowCores(id, allowed);
+            }
         }
     }
 }

@@ -144,6 +144,9 @@ final class Workers {
 
     private Work kept;
 
+    /** Whether a caller was waiting when the last work ended, or is now. */
+    private boolean awaited;
+
     // Hints for those who look without the lock.
 
     /** Whether all places are held. */
@@ -216,7 +219,10 @@ final class Workers {
             return;
         }
         if (!idle.isEmpty()) {
-            scheduler.defer(idle.removeLast());
+            IdleWorker called = idle.removeLast();
+            // A caller who goes to sleep instead leaves his core to it.
+            called.wakesBeside = awaited;
+            scheduler.defer(called);
         } else if (threads < most) {
             try {
                 scheduler.defer(new NewWorker());
@@ -302,6 +308,7 @@ final class Workers {
         full = active >= cores;
         waiting += isWorker ? 0 : 1;
         attended = waiting > 0;
+        awaited |= attended;
         return place;
     }
 
@@ -1006,6 +1013,7 @@ final class Workers {
                 boolean large = work.costBytes() >= LARGE_BYTES;
                 keeping = ready.isEmpty() && (!isWorker() || (large && waiting == 0));
                 staying = isWorker();
+                awaited = waiting > 0;
                 try {
                     again = leaveWork(work, ends, again);
                     chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -1154,6 +1162,9 @@ final class Workers {
     private static final class IdleWorker extends Waiter {
         private final WorkerThread thread;
 
+        /** Whether who calls it will use his core himself. */
+        boolean wakesBeside;
+
         IdleWorker(WorkerThread thread) {
             this.thread = thread;
         }
@@ -1166,7 +1177,9 @@ final class Workers {
         @Override
         Chore perform(long budgetBytes) {
             try {
-                thread.keepOffMyCore();
+                if (wakesBeside) {
+                    thread.keepOffMyCore();
+                }
             } finally {
                 super.perform(budgetBytes);
             }
