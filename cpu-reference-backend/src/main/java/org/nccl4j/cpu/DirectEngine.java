@@ -6,7 +6,8 @@ import java.util.List;
 
 /**
  * For ranks that share an address space: one pass over memory, straight from all inputs into all
- * outputs, with the fewest bytes that can be read and written. The data is cut into a contiguous
+ * outputs, with the fewest bytes that can be read and written (but a long range is read once for
+ * each participant that it is copied to, if that saves more). The data is cut into a contiguous
  * share per core, however many ranks there are; whoever advances a share reads that part of every
  * input, combines, and writes that part of every output, so that threads never wait for one
  * another. {@code docs/algorithms.md} says for each operation the order of additions and what the
@@ -18,7 +19,7 @@ final class DirectEngine implements Engine {
     /** Shorter data is cut into fewer shares: handing it over would take longer than moving it. */
     static final int LEAST_SHARE_BYTES = 4 << 10;
 
-    /** All ranges of one piece that is reduced. */
+    /** All ranges of one piece together, unless it is copied to one participant. */
     private static final int PIECE_BYTES = 256 << 10;
 
     /** Runs kept for reuse per number of participants; more only run at once by many streams. */
@@ -45,8 +46,8 @@ final class DirectEngine implements Engine {
      *
      * @param mostShares how many threads may run an operation
      * @param kernels what reduces
-     * @param pieceBytes the most that a step of a reduction reads and writes at once; what is only
-     *     copied goes in pieces that are {@link DirectRun#COPY_PIECES} times as long or longer
+     * @param pieceBytes the most that a step reads and writes at once; but what is copied to one
+     *     participant goes in pieces of up to twice {@link DirectRun#COPY_PIECES} times that
      * @param leastShareBytes the shortest share; a multiple of a cache line
      */
     DirectEngine(int mostShares, KernelChoice kernels, int pieceBytes, int leastShareBytes) {

@@ -46,12 +46,8 @@ final class PosixCalls {
             MethodHandle mmap = null;
             MethodHandle munmap = null;
             MethodHandle madvise = null;
-            String reason = null;
-            if (!PosixCalls.class.getModule().isNativeAccessEnabled()) {
-                reason = "native access is not enabled for module org.nccl4j.cpu";
-            } else if (!isLinux64()) {
-                reason = "this is not a 64-bit Linux";
-            } else {
+            String reason = whyNone();
+            if (reason == null) {
                 mmap =
                         function(
                                 "mmap",
@@ -92,14 +88,11 @@ final class PosixCalls {
             MethodHandle getcpu = null;
             MethodHandle getaffinity = null;
             MethodHandle setaffinity = null;
-            String reason = null;
-            if (!PosixCalls.class.getModule().isNativeAccessEnabled()) {
-                reason = "native access is not enabled for module org.nccl4j.cpu";
-            } else if (!isLinux64()) {
-                reason = "this is not a 64-bit Linux";
-            } else if (Files.exists(CACHES)) {
-                reason = "the system knows which cores share a cache and does so itself";
-            } else {
+            String reason = whyNone();
+            if (reason == null && Files.exists(CACHES)) {
+                reason = "it knows which cores share a cache and wakes them well by itself";
+            }
+            if (reason == null) {
                 FunctionDescriptor get = FunctionDescriptor.of(JAVA_INT);
                 FunctionDescriptor affinity =
                         FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
@@ -137,10 +130,16 @@ final class PosixCalls {
                 .orElse(null);
     }
 
-    private static boolean isLinux64() {
+    /** Why no function can be called here; null if they can. */
+    private static String whyNone() {
+        if (!PosixCalls.class.getModule().isNativeAccessEnabled()) {
+            return "native access is not enabled for module org.nccl4j.cpu";
+        }
         String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String machine = System.getProperty("os.arch");
-        return system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
+        boolean isLinux64 =
+                system.equals("linux") && (machine.equals("amd64") || machine.equals("aarch64"));
+        return isLinux64 ? null : "this is not a 64-bit Linux";
     }
 
     /** The system's number of the calling thread; -1 if it is of no use. */

@@ -706,8 +706,7 @@ final class Workers {
             } else if (now - patientUntilNanos >= 0
                     && now - patientSinceNanos < MOST_PATIENCE_NANOS
                     && !isAbsent(now)) {
-                // No more often: who enqueues writes it all the time, and would have to wait for
-                // it.
+                // No more often, for whoever enqueues writes it all the time.
                 long enqueued = scheduler.enqueued();
                 if (enqueued != seenEnqueued) {
                     seenEnqueued = enqueued;

@@ -24,7 +24,7 @@ final class WorkerThreadTest {
                         .start(() -> {
                             number.run();
                             made.run();
-                            await(end);
+                            WorkersTest.await(end);
                         });
         try {
             WorkerThread worker = made.get(20, TimeUnit.SECONDS);
@@ -60,14 +60,6 @@ final class WorkerThreadTest {
             MemorySegment cores = arena.allocate(128, Long.BYTES);
             PosixCalls.allowedCores(thread, cores);
             return BitSet.valueOf(cores.toArray(ValueLayout.JAVA_BYTE));
-        }
-    }
-
-    private static void await(CountDownLatch latch) {
-        try {
-            latch.await();
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
         }
     }
 }

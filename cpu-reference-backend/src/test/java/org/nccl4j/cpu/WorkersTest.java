@@ -783,7 +783,7 @@ final class WorkersTest {
                                 .noneMatch(thread -> thread.getName().startsWith("nccl4j-")));
     }
 
-    private static void await(CountDownLatch latch) {
+    static void await(CountDownLatch latch) {
         try {
             if (!latch.await(20, TimeUnit.SECONDS)) {
                 throw new IllegalStateException("nobody let it go");
