@@ -60,7 +60,12 @@ final class Clique {
 
     private final SlotRing collectives;
     private final SlotRing[] pairs;
+
+    /** By edge, what engines have counted without the lock. */
     private final AtomicLongArray sentBytes;
+
+    /** By edge, what has been counted with it. */
+    private final long[] sentWithLock;
 
     Clique(Scheduler scheduler, Engine engine, String name, List<Seat> seats) {
         CommunicatorConfig agreed = seats.getFirst().config();
@@ -85,6 +90,7 @@ final class Clique {
         this.collectives = new SlotRing(this, -1, -1);
         this.pairs = new SlotRing[size * size];
         this.sentBytes = new AtomicLongArray(size * size);
+        this.sentWithLock = new long[size * size];
     }
 
     SlotRing collectives() {
@@ -94,7 +100,7 @@ final class Clique {
     /** The numbering of an ordered pair, made on first use. */
     SlotRing pair(int sender, int receiver) {
         assert Thread.holdsLock(scheduler);
-        int index = sender * size + receiver;
+        int index = edge(sender, receiver);
         if (pairs[index] == null) {
             pairs[index] = new SlotRing(this, sender, receiver);
         }
@@ -103,23 +109,37 @@ final class Clique {
 
     /** The numbering of an ordered pair, or null if nobody has used it. */
     SlotRing existingPair(int sender, int receiver) {
-        return pairs[sender * size + receiver];
+        return pairs[edge(sender, receiver)];
+    }
+
+    /** The numbering that a match is in. */
+    SlotRing ring(Match match) {
+        return match.isPair() ? pair(match.senderRank, match.receiverRank) : collectives;
     }
 
     void retire(Match match) {
         assert Thread.holdsLock(scheduler);
-        if (match.isPair()) {
-            pair(match.senderRank, match.receiverRank).retire();
-        } else {
-            collectives.retire();
-        }
+        ring(match).retire();
+    }
+
+    /** The place of an ordered pair of ranks among all of them. */
+    int edge(int sender, int receiver) {
+        return sender * size + receiver;
     }
 
     /** Counts payload between two ranks. Any thread. */
     void countSent(int sender, int receiver, long bytes) {
         if (sender != receiver) {
             // Two operations on two streams may use one edge at the same time.
-            sentBytes.getAndAdd(sender * size + receiver, bytes);
+            sentBytes.getAndAdd(edge(sender, receiver), bytes);
+        }
+    }
+
+    /** Counts payload on several edges, none of which leads back to where it comes from. */
+    void countSent(int[] edges, long[] bytes) {
+        assert Thread.holdsLock(scheduler);
+        for (int i = 0; i < edges.length; i++) {
+            sentWithLock[edges[i]] += bytes[i];
         }
     }
 
@@ -127,11 +147,17 @@ final class Clique {
     Traffic traffic(int rank) {
         long[] sent = new long[size];
         long[] received = new long[size];
-        for (int peer = 0; peer < size; peer++) {
-            sent[peer] = sentBytes.get(rank * size + peer);
-            received[peer] = sentBytes.get(peer * size + rank);
+        synchronized (scheduler) {
+            for (int peer = 0; peer < size; peer++) {
+                sent[peer] = sentBytes(edge(rank, peer));
+                received[peer] = sentBytes(edge(peer, rank));
+            }
         }
         return new Traffic(sent, received);
+    }
+
+    private long sentBytes(int edge) {
+        return sentBytes.get(edge) + sentWithLock[edge];
     }
 
     /** Whether nobody will use it any more, so that it needs no watching. */

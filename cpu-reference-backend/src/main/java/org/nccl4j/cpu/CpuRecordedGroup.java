@@ -17,6 +17,11 @@ final class CpuRecordedGroup implements RecordedGroup {
 
     private final List<Call> calls;
 
+    /** How it is run at once if it can be; null if it cannot, or that is not known yet. */
+    private PersistentGroup persistent;
+
+    private int timesEnqueued;
+
     CpuRecordedGroup(List<Call> calls) {
         this.calls = calls;
     }
@@ -29,17 +34,62 @@ final class CpuRecordedGroup implements RecordedGroup {
         Scheduler scheduler = calls.getFirst().communicator().member().clique.scheduler;
         Chore chores;
         synchronized (scheduler) {
-            // All is checked before anything is enqueued. Indices, because iterators are objects.
-            for (int i = 0; i < calls.size(); i++) {
-                check(calls.get(i));
-            }
-            for (int i = 0; i < calls.size(); i++) {
-                enqueue(scheduler, calls.get(i));
+            if (persistent == null || !persistent.isReady()) {
+                enqueue();
+                if (timesEnqueued++ == 1) {
+                    // Not the first time: most groups are issued once.
+                    prepare();
+                }
+            } else if (!runAtOnce()) {
+                return;
             }
             scheduler.drive();
             chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
         }
         scheduler.workers().perform(chores);
+    }
+
+    /** All is checked before anything is enqueued. Indices, because iterators are objects. */
+    private void enqueue() {
+        for (int i = 0; i < calls.size(); i++) {
+            check(calls.get(i));
+        }
+        for (int i = 0; i < calls.size(); i++) {
+            enqueue(calls.get(i));
+        }
+    }
+
+    /** Returns whether anything has changed that is to be driven: only if it broke. */
+    private boolean runAtOnce() {
+        try {
+            persistent.run();
+            return false;
+        } catch (RuntimeException | Error e) {
+            for (int i = 0; i < calls.size(); i++) {
+                enqueue(calls.get(i));
+            }
+            persistent.blame(e);
+            return true;
+        }
+    }
+
+    /** Finds out, when it has been enqueued, whether it can be run at once from now on. */
+    private void prepare() {
+        try {
+            List<Batch> batches = new ArrayList<>();
+            for (Call call : calls) {
+                Member member = call.communicator().member();
+                if (member.clique.cause != null) {
+                    // It may not have come to all of them.
+                    return;
+                }
+                batches.add(member.newest);
+            }
+            persistent = PersistentGroup.of(calls, batches);
+        } catch (OutOfMemoryError e) {
+            // It is enqueued, which is all that was asked for; and once more the next time.
+            timesEnqueued = 1;
+        }
     }
 
     private static void check(Call call) {
@@ -65,7 +115,7 @@ final class CpuRecordedGroup implements RecordedGroup {
         }
     }
 
-    private static void enqueue(Scheduler scheduler, Call call) {
+    private static void enqueue(Call call) {
         Member member = call.communicator().member();
         Batch batch = member.takeBatch();
         List<Part> parts = call.parts();
@@ -75,6 +125,6 @@ final class CpuRecordedGroup implements RecordedGroup {
             CpuMemory.use(part.send, part.recv);
             batch.addStream(part.stream);
         }
-        scheduler.enqueue(batch);
+        member.clique.scheduler.enqueue(batch);
     }
 }

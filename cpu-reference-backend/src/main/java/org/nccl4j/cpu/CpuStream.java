@@ -69,6 +69,9 @@ final class CpuStream implements DeviceStream {
     private final List<Failure> failures = new ArrayList<>(1);
     private final ChoreList<LocalWork> spareWorks = new ChoreList<>();
 
+    /** To be used by the next who waits, or null. */
+    private StreamWaiter spareWaiter;
+
     /** For when there is no memory for the failure of a copy or fill. */
     private final Failure outOfMemory;
 
@@ -109,6 +112,12 @@ final class CpuStream implements DeviceStream {
 
     boolean isEmpty() {
         return completed() == enqueued();
+    }
+
+    /** Whether it is open and nothing is enqueued. */
+    boolean isIdle() {
+        assert Thread.holdsLock(scheduler);
+        return isEmpty() && !closed;
     }
 
     long completed() {
@@ -343,17 +352,22 @@ final class CpuStream implements DeviceStream {
         }
         long startNanos = System.nanoTime();
         StreamWaiter waiter;
+        int failuresBefore;
         synchronized (scheduler) {
             requireOpen("synchronize");
             if (!failures.isEmpty()) {
                 throw takeFailures();
             }
-            waiter = new StreamWaiter(enqueued(), failureCount);
+            failuresBefore = failureCount;
+            waiter = takeWaiter();
         }
         Workers.Outcome outcome =
                 scheduler.workers().await(waiter, waiters, startNanos, budgetNanos);
         synchronized (scheduler) {
-            if (failureCount != waiter.failuresBefore) {
+            if (waiter.release()) {
+                spareWaiter = waiter;
+            }
+            if (failureCount != failuresBefore) {
                 throw takeFailure(lastFailure);
             }
             switch (outcome) {
@@ -362,6 +376,17 @@ final class CpuStream implements DeviceStream {
                 case OUT_OF_TIME -> throw outOfTime(timeout);
             }
         }
+    }
+
+    /** One for what is enqueued now. */
+    private StreamWaiter takeWaiter() {
+        StreamWaiter waiter = spareWaiter;
+        if (waiter == null) {
+            return new StreamWaiter(enqueued(), failureCount);
+        }
+        spareWaiter = null;
+        waiter.useAgain(enqueued(), failureCount);
+        return waiter;
     }
 
     private WaitInterruptedException interrupted() {
@@ -515,17 +540,28 @@ final class CpuStream implements DeviceStream {
 
     /** Waits for a ticket, or a failure that comes later than the wait. */
     private class StreamWaiter extends Waiter {
-        final long ticket;
-        final int failuresBefore;
+        private long ticket;
+        private int failuresBefore;
 
         StreamWaiter(long ticket, int failuresBefore) {
             this.ticket = ticket;
             this.failuresBefore = failuresBefore;
         }
 
+        final void useAgain(long newTicket, int newFailuresBefore) {
+            useAgain();
+            ticket = newTicket;
+            failuresBefore = newFailuresBefore;
+        }
+
+        /** Whether a failure came after the wait began. */
+        final boolean hasNewFailure() {
+            return failureCount != failuresBefore;
+        }
+
         @Override
         final boolean seemsOver() {
-            return completed() >= ticket || failureCount != failuresBefore;
+            return completed() >= ticket || hasNewFailure();
         }
     }
 
@@ -542,7 +578,7 @@ final class CpuStream implements DeviceStream {
         Chore perform(long budgetBytes) {
             CollectiveException failure;
             synchronized (scheduler) {
-                failure = failureCount == failuresBefore ? null : lastFailure;
+                failure = hasNewFailure() ? lastFailure : null;
             }
             ForkJoinPool.commonPool()
                     .execute(() -> {

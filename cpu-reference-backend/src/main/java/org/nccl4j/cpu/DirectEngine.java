@@ -104,6 +104,13 @@ final class DirectEngine implements Engine {
         return run;
     }
 
+    @Override
+    public Persistent prepare(JoinedOperation operation) {
+        DirectRun run = new DirectRun(this, operation.participants());
+        run.begin(operation);
+        return run.plan();
+    }
+
     private DirectRun idleRun(int participants) {
         synchronized (idle) {
             if (participants < idle.size() && !idle.get(participants).isEmpty()) {

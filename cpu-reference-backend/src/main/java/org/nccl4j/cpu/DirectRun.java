@@ -226,6 +226,36 @@ final class DirectRun implements Engine.Run {
         times = newTimes;
     }
 
+    /** Lists what all shares do, for who does it alone; and counts it once. */
+    DirectPlan plan() {
+        DirectPlan plan = new DirectPlan(operation, engine.kernels());
+        for (int block = 0; block < blocks; block++) {
+            long bytes = sizeBytes(block);
+            int to = destination(block);
+            int first = to == ALL ? 0 : to;
+            int last = to == ALL ? participants - 1 : to;
+            if (bytes > 0 && reduces) {
+                MemorySegment[] from = new MemorySegment[participants];
+                for (int p = 0; p < participants; p++) {
+                    from[p] = sends[p].asSlice(sendOffsetBytes(p, block), bytes);
+                }
+                MemorySegment[] into = new MemorySegment[participants];
+                for (int p = first; p <= last; p++) {
+                    into[p] = recvs[p].asSlice(recvOffsetBytes(p, block), bytes);
+                }
+                plan.addReduction(from, into, first, last + 1 - first);
+            } else if (bytes > 0) {
+                int from = source(block);
+                MemorySegment send = sends[from].asSlice(sendOffsetBytes(from, block), bytes);
+                for (int p = first; p <= last; p++) {
+                    plan.addCopy(send, recvs[p].asSlice(recvOffsetBytes(p, block), bytes));
+                }
+            }
+        }
+        account();
+        return plan;
+    }
+
     private boolean isAllToAll() {
         return kind == OperationKind.ALL_TO_ALL || kind == OperationKind.ALL_TO_ALL_V;
     }

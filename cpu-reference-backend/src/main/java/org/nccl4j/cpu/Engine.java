@@ -43,6 +43,23 @@ interface Engine {
      */
     Run start(JoinedOperation operation);
 
+    /**
+     * Prepares an operation that the same thread is to carry out again and again, as a whole and
+     * without waiting for anything. Called with a lock held, so that it may only calculate. It
+     * tells the operation what each time is to be counted as sent.
+     *
+     * @return null if this engine starts each operation anew
+     */
+    default Persistent prepare(JoinedOperation operation) {
+        return null;
+    }
+
+    /** An operation that is carried out again and again, one thread at a time. */
+    interface Persistent {
+        /** Moves all its data. Called with a lock held. */
+        void run();
+    }
+
     /** Data that is being moved: a non-blocking state machine per share. */
     interface Pieces {
         /** Into how many shares the data is cut, which threads may advance side by side. */

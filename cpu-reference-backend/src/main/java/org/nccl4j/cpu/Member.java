@@ -116,6 +116,20 @@ final class Member {
         return oldest != null && nextNumber > oldest.number() ? oldest : null;
     }
 
+    /** Notes for messages what it has called. */
+    void enqueued(Part part, long number) {
+        lastEnqueued = part.kind;
+        lastEnqueuedNumber = number;
+        lastEnqueuedPeer = part.sender ? part.root : ~part.root;
+    }
+
+    /** Notes for messages what has ended. */
+    void completed(Part part, long number) {
+        lastCompleted = part.kind;
+        lastCompletedNumber = number;
+        lastCompletedPeer = part.sender ? part.root : ~part.root;
+    }
+
     Batch takeBatch() {
         assert Thread.holdsLock(clique.scheduler);
         Batch batch = spareBatch;

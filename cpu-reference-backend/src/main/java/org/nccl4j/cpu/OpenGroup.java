@@ -50,8 +50,13 @@ final class OpenGroup implements Group {
         return new CpuRecordedGroup(group.calls);
     }
 
+    /** Whether any thread is in a group's body. */
+    static boolean isAnyOpen() {
+        return OPEN.get() > 0;
+    }
+
     static void refuseIfTouched(Member member) {
-        if (OPEN.get() == 0) {
+        if (!isAnyOpen()) {
             return;
         }
         OpenGroup group = CURRENT.get();
@@ -69,7 +74,7 @@ final class OpenGroup implements Group {
     }
 
     static void refuseIfTouched(CpuStream stream) {
-        if (OPEN.get() == 0) {
+        if (!isAnyOpen()) {
             return;
         }
         OpenGroup group = CURRENT.get();

@@ -323,9 +323,7 @@ final class Scheduler {
         }
         Match match = ring.at(number);
         CollectiveException contradiction = match.post(participant, member.rank, part);
-        member.lastEnqueued = part.kind;
-        member.lastEnqueuedNumber = number;
-        member.lastEnqueuedPeer = part.sender ? part.root : ~part.root;
+        member.enqueued(part, number);
         if (contradiction != null) {
             fail(clique, contradiction);
         } else if (clique.closedMembers > 0 && !part.isEmpty()) {
@@ -379,9 +377,7 @@ final class Scheduler {
     private void ended(Part part) {
         Batch batch = part.batch;
         Member member = batch.member;
-        member.lastCompleted = part.kind;
-        member.lastCompletedNumber = part.number;
-        member.lastCompletedPeer = part.sender ? part.root : ~part.root;
+        member.completed(part, part.number);
         if (part.record != null) {
             part.record.ended(part);
             defer(part.record);

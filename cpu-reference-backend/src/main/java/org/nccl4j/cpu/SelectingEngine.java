@@ -83,6 +83,11 @@ final class SelectingEngine implements Engine {
         return chosen(operation, true).start(operation);
     }
 
+    @Override
+    public Persistent prepare(JoinedOperation operation) {
+        return chosen(operation, false).prepare(operation);
+    }
+
     private synchronized Calibration calibration() {
         if (calibration == null) {
             calibration = source.get();

@@ -29,6 +29,17 @@ final class SlotRing {
         return end;
     }
 
+    /** Whether no match is open. */
+    boolean isEmpty() {
+        return base == end;
+    }
+
+    /** Takes the next number of an empty one for an operation that needs no match. */
+    long skip() {
+        base++;
+        return end++;
+    }
+
     /** The match of a number, opened if need be. */
     Match at(long number) {
         while (number - base >= slots.length) {

@@ -19,7 +19,9 @@ final class WaitList {
     void wake(Scheduler scheduler) {
         for (int i = waiters.size() - 1; i >= 0; i--) {
             if (waiters.get(i).isOver()) {
-                scheduler.defer(waiters.remove(i));
+                Waiter waiter = waiters.remove(i);
+                waiter.putInHands();
+                scheduler.defer(waiter);
             }
         }
     }

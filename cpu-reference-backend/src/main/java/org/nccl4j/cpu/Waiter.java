@@ -4,7 +4,32 @@ import java.util.concurrent.locks.LockSupport;
 
 /** A thread that waits for a change of state, or whatever else shall happen then. */
 abstract class Waiter extends Chore {
-    private final Thread thread = Thread.currentThread();
+    private Thread thread = Thread.currentThread();
+
+    /** Whether somebody has it who is to wake the thread, and has not done so. */
+    private volatile boolean inHands;
+
+    /** What its thread does while it waits, kept to be used again; null until it has waited. */
+    Workers.Runner runner;
+
+    /** Says that somebody has it now who is to {@link #perform} it. Lock held. */
+    final void putInHands() {
+        inHands = true;
+    }
+
+    /** Its wait is over. Returns whether it may be used again: nobody else will touch it. */
+    final boolean release() {
+        if (inHands) {
+            return false;
+        }
+        thread = null;
+        return true;
+    }
+
+    /** Stands for the calling thread from now on. */
+    final void useAgain() {
+        thread = Thread.currentThread();
+    }
 
     /** Whether the wait has ended. Asked with the scheduler's lock held. */
     boolean isOver() {
@@ -16,7 +41,10 @@ abstract class Waiter extends Chore {
 
     @Override
     Chore perform(long budgetBytes) {
-        LockSupport.unpark(thread);
+        Thread sleeper = thread;
+        // From here on it may be in use again.
+        inHands = false;
+        LockSupport.unpark(sleeper);
         return null;
     }
 }

@@ -508,7 +508,11 @@ final class Workers {
      * @param list where changes are announced
      */
     Outcome await(Waiter waiter, WaitList list, long startNanos, long budgetNanos) {
-        Runner runner = new Runner(waiter, startNanos, budgetNanos);
+        if (waiter.runner == null) {
+            waiter.runner = new Runner(waiter);
+        }
+        Runner runner = waiter.runner;
+        runner.begin(startNanos, budgetNanos);
         try {
             return await(runner, waiter, list, startNanos, budgetNanos);
         } catch (RuntimeException | Error e) {
@@ -591,12 +595,12 @@ final class Workers {
      *
      * <p>Thread safety: one thread, with the lock where it says so.
      */
-    private final class Runner {
+    final class Runner {
         /** Ends the help when over; null for a worker. */
         private final Waiter waiter;
 
-        private final long startNanos;
-        private final long budgetNanos;
+        private long startNanos;
+        private long budgetNanos;
         private int place = NOWHERE;
 
         /** False once it found nothing to move in what is open, until it has rested. */
@@ -632,10 +636,18 @@ final class Workers {
         /** What {@link Scheduler#enqueued} was when it looked last. */
         private long seenEnqueued;
 
-        Runner(Waiter waiter, long startNanos, long budgetNanos) {
+        private Runner(Waiter waiter) {
             this.waiter = waiter;
-            this.startNanos = startNanos;
-            this.budgetNanos = budgetNanos;
+        }
+
+        /** A wait begins; the last one, if any, has ended and left nothing to do. */
+        private void begin(long newStartNanos, long newBudgetNanos) {
+            startNanos = newStartNanos;
+            budgetNanos = newBudgetNanos;
+            mayJoin = true;
+            calledAtRest = false;
+            idleSinceNanos = 0;
+            patient = false;
         }
 
         private boolean isWorker() {
@@ -757,6 +769,8 @@ final class Workers {
         void leave() {
             boolean called = calledAtRest || (wish != null && wish.called);
             calledAtRest = false;
+            // Between waits it would keep a work reachable.
+            seen = null;
             noLongerPlaceless();
             if (called) {
                 callForPlace(true);
@@ -1081,7 +1095,7 @@ final class Workers {
 
     /** A worker's life. One that fails leaves its place; it holds no work then. */
     private void workWhileNeeded() {
-        Runner runner = new Runner(null, 0, 0);
+        Runner runner = new Runner(null);
         try {
             work(runner);
         } catch (RuntimeException | Error e) {

@@ -1,0 +1,76 @@
+package org.nccl4j.cpu;
+
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What a {@link DirectRun} does, as a list: for an operation so small that finding out where its
+ * blocks are takes longer than moving them.
+ *
+ * <p>Thread safety: one thread at a time.
+ */
+final class DirectPlan implements Engine.Persistent {
+    /**
+     * A block that is combined.
+     *
+     * @param from a range per participant
+     * @param to a range per participant, null for who does not get it
+     * @param first the first who gets it
+     * @param outputs how many from there on get it
+     */
+    private record Reduction(
+            MemorySegment[] from, MemorySegment[] to, int first, int outputs, int countElements) {}
+
+    private record Copy(MemorySegment from, MemorySegment to, long bytes) {}
+
+    private final JoinedOperation operation;
+    private final FusedReduction reduction;
+
+    /** Where each range of a reduction begins in its segment. */
+    private final long[] starts;
+
+    private final List<Reduction> reductions = new ArrayList<>(0);
+    private final List<Copy> copies = new ArrayList<>(0);
+
+    DirectPlan(JoinedOperation operation, KernelChoice kernels) {
+        this.operation = operation;
+        this.reduction = operation.kind().reduces() ? new FusedReduction(kernels) : null;
+        this.starts = new long[operation.participants()];
+    }
+
+    void addReduction(MemorySegment[] from, MemorySegment[] to, int first, int outputs) {
+        long elements = to[first].byteSize() / operation.type().sizeBytes();
+        reductions.add(new Reduction(from, to, first, outputs, Math.toIntExact(elements)));
+    }
+
+    void addCopy(MemorySegment from, MemorySegment to) {
+        if (from.address() != to.address()) {
+            copies.add(new Copy(from, to, from.byteSize()));
+        }
+    }
+
+    @Override
+    public void run() {
+        // Indices, because iterators are objects.
+        for (int i = 0; i < copies.size(); i++) {
+            Copy copy = copies.get(i);
+            MemorySegment.copy(copy.from(), 0, copy.to(), 0, copy.bytes());
+        }
+        if (reduction == null) {
+            return;
+        }
+        reduction.begin(operation);
+        for (int i = 0; i < reductions.size(); i++) {
+            Reduction each = reductions.get(i);
+            reduction.reduce(
+                    each.from(),
+                    starts,
+                    each.to(),
+                    starts,
+                    each.first(),
+                    each.outputs(),
+                    each.countElements());
+        }
+    }
+}
