@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import org.nccl4j.collectives.DeviceStream;
+import org.nccl4j.collectives.Group;
+import org.nccl4j.collectives.RecordedGroup;
 
 /** A way to have every rank run its part of programs. */
 sealed interface RankRunner {
@@ -86,37 +89,88 @@ sealed interface RankRunner {
 
         @Override
         public List<Failure> run(RankSet ranks, List<? extends RankProgram> programs) {
-            List<Failure> failures = new ArrayList<>();
-            ranks.onOneThread(
-                    () -> {
-                        for (RankProgram program : programs) {
+            return runOnOneThread(
+                    ranks,
+                    programs,
+                    program -> {
+                        prepare(program, ranks);
+                        ranks.backend().group(body(program, ranks));
+                        synchronize(program, ranks);
+                    });
+        }
+    }
+
+    /**
+     * One thread drives all ranks; each program is one recorded group that is issued {@value
+     * #ISSUES} times. For programs that prepare the same buffers again.
+     */
+    record OneThreadWithRecordedGroups() implements RankRunner {
+        /** A backend may do the first one or two in another way than what follows. */
+        private static final int ISSUES = 3;
+
+        @Override
+        public String label() {
+            return "recorded groups";
+        }
+
+        @Override
+        public List<Failure> run(RankSet ranks, List<? extends RankProgram> programs) {
+            return runOnOneThread(
+                    ranks,
+                    programs,
+                    program -> {
+                        prepare(program, ranks);
+                        RecordedGroup recorded = ranks.backend().record(body(program, ranks));
+                        recorded.issue();
+                        synchronize(program, ranks);
+                        for (int issues = 1; issues < ISSUES; issues++) {
+                            prepare(program, ranks);
+                            recorded.issue();
+                            synchronize(program, ranks);
+                        }
+                    });
+        }
+    }
+
+    private static List<Failure> runOnOneThread(
+            RankSet ranks,
+            List<? extends RankProgram> programs,
+            Consumer<RankProgram> untilSynchronized) {
+        List<Failure> failures = new ArrayList<>();
+        ranks.onOneThread(
+                () -> {
+                    for (RankProgram program : programs) {
+                        try {
+                            untilSynchronized.accept(program);
+                        } catch (RuntimeException e) {
+                            failures.add(new Failure(program.id(), -1, e));
+                            ranks.abandon();
+                            return;
+                        }
+                        for (Rank rank : ranks.ranks()) {
                             try {
-                                ranks.ranks().forEach(program::prepare);
-                                ranks.backend()
-                                        .group(group ->
-                                                ranks.ranks()
-                                                        .forEach(rank ->
-                                                                program.issue(rank, group::on)));
-                                List<DeviceStream> streams = new ArrayList<>();
-                                ranks.ranks()
-                                        .forEach(rank -> streams.addAll(program.streams(rank)));
-                                ranks.backend().synchronizeAll(streams, SYNCHRONIZE_TIMEOUT);
-                            } catch (RuntimeException e) {
-                                failures.add(new Failure(program.id(), -1, e));
-                                ranks.abandon();
-                                return;
-                            }
-                            for (Rank rank : ranks.ranks()) {
-                                try {
-                                    program.check(rank);
-                                } catch (AssertionError e) {
-                                    failures.add(new Failure(program.id(), rank.rank(), e));
-                                }
+                                program.check(rank);
+                            } catch (AssertionError e) {
+                                failures.add(new Failure(program.id(), rank.rank(), e));
                             }
                         }
-                    },
-                    RankSet.DEADLINE);
-            return List.copyOf(failures);
-        }
+                    }
+                },
+                RankSet.DEADLINE);
+        return List.copyOf(failures);
+    }
+
+    private static void prepare(RankProgram program, RankSet ranks) {
+        ranks.ranks().forEach(program::prepare);
+    }
+
+    private static Consumer<Group> body(RankProgram program, RankSet ranks) {
+        return group -> ranks.ranks().forEach(rank -> program.issue(rank, group::on));
+    }
+
+    private static void synchronize(RankProgram program, RankSet ranks) {
+        List<DeviceStream> streams = new ArrayList<>();
+        ranks.ranks().forEach(rank -> streams.addAll(program.streams(rank)));
+        ranks.backend().synchronizeAll(streams, SYNCHRONIZE_TIMEOUT);
     }
 }

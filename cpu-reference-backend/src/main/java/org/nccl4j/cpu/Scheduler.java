@@ -11,9 +11,9 @@ import org.nccl4j.collectives.UniqueId;
 /**
  * All changes of state of streams, operations and communicators of this process. This object's
  * monitor is <em>the</em> lock: every method but the constructor and the getters needs it held, as
- * assertions check here and in what it guards, and no data moves while it is. What a change leaves
- * to do without it (run a small operation, wake a thread) is collected and handed to the thread
- * that made the change by {@link #takeChores}.
+ * assertions check here and in what it guards, and no data moves while it is, but for the little of
+ * a {@link PersistentGroup}. What a change leaves to do without it (run a small operation, wake a
+ * thread) is collected and handed to the thread that made the change by {@link #takeChores}.
  *
  * <p>An entry of a stream is <em>queued</em>, then <em>heads</em> the stream, then is
  * <em>passed</em>. Whoever adds, passes or unblocks an entry marks the stream as touched; {@link

@@ -4,6 +4,8 @@ import java.util.Optional;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.contract.BackendUnderTest;
 import org.nccl4j.contract.ContractSuite;
+import org.nccl4j.contract.DriveMode;
+import org.nccl4j.contract.Extent;
 import org.nccl4j.contract.HopOrder;
 
 /** The contract, both tiers, for the ranks of one process on the reference engine. */
@@ -28,6 +30,13 @@ final class CpuContractTest extends ContractSuite {
                 return Optional.of(HopOrder.ring());
             }
         };
+    }
+
+    /** It carries out a recorded group as any other. */
+    @Override
+    protected Extent extent() {
+        return Extent.everything()
+                .withDriveModes(DriveMode.THREAD_PER_RANK, DriveMode.ONE_THREAD_WITH_GROUPS);
     }
 
     @Override

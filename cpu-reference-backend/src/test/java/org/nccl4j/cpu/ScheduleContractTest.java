@@ -11,6 +11,7 @@ import org.junit.jupiter.api.Test;
 import org.nccl4j.collectives.Backend;
 import org.nccl4j.contract.BackendUnderTest;
 import org.nccl4j.contract.ContractSuite;
+import org.nccl4j.contract.DriveMode;
 import org.nccl4j.contract.Extent;
 import org.nccl4j.contract.HopOrder;
 import org.nccl4j.cpu.schedule.Collective;
@@ -177,7 +178,9 @@ final class ScheduleContractTest {
                     operations.add(OperationKind.REDUCE_SCATTER_V.operation());
                 }
             }
-            return Extent.everything().withOperations(operations);
+            return Extent.everything()
+                    .withOperations(operations)
+                    .withDriveModes(DriveMode.THREAD_PER_RANK, DriveMode.ONE_THREAD_WITH_GROUPS);
         }
 
         /** Ids of operations have slashes; those of scenarios have none. */

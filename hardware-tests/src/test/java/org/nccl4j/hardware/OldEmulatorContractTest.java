@@ -17,7 +17,7 @@ final class OldEmulatorContractTest extends ContractSuite {
     protected Extent extent() {
         return Extent.everything()
                 .withCountsOnly(0, 33, 1025)
-                .withDriveModes(DriveMode.ONE_THREAD_WITH_GROUPS);
+                .withDriveModes(DriveMode.ONE_THREAD_WITH_RECORDED_GROUPS);
     }
 
     /** Operations, whose ids are paths; the scenarios do not depend on the version. */
