@@ -115,6 +115,11 @@ final class Help {
         machine, limits, /dev/shm, network and InfiniBand, NCCL's files, and the variables NCCL*,
         CUDA* and NCCL4J*. What looks like a secret is masked; read it before you publish it.
         A probe that fails or hangs is a line that says so; the exit code is 0 all the same.
+
+        Examples:
+          bench info                  what this machine has
+          bench info --json > i.json  the same for a program, or to compare two machines
+          bench info --emulator       with the emulator of NCCL 2.30 in place of a GPU
         """
                 .lines()
                 .toList();

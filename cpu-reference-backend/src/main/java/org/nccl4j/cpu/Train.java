@@ -38,10 +38,10 @@ final class Train implements Engine.Pieces {
     private final Match[] operations = new Match[MOST];
 
     /** For each of them the first of its round. */
-    private final int[] rounds = new int[MOST];
+    private final int[] firstOfRound = new int[MOST];
 
-    /** Which of them a share can begin when the others have done how many. */
-    private final int[] behind = new int[MOST];
+    /** For each of them how many the other shares must have done before a share can begin it. */
+    private final int[] needed = new int[MOST];
 
     /** Whether the run of the round before carries it out as well. */
     private final boolean[] repeating = new boolean[MOST];
@@ -224,7 +224,7 @@ final class Train implements Engine.Pieces {
             return false;
         }
         leftBytes -= operation.costBytes();
-        rounds[count] = before;
+        firstOfRound[count] = before;
         operations[count] = operation;
         operation.takeAlong(count > 0);
         count++;
@@ -259,10 +259,10 @@ final class Train implements Engine.Pieces {
     Engine.Pieces begin() {
         shares = 0;
         int before = 0;
-        int needed = 0;
+        int others = 0;
         for (int round = 0; round < count; ) {
             int next = round;
-            while (next < count && rounds[next] == round) {
+            while (next < count && firstOfRound[next] == round) {
                 next++;
             }
             boolean repeats = next - round == round - before;
@@ -270,11 +270,11 @@ final class Train implements Engine.Pieces {
                 repeats = runs[before + i - round].canRepeatAs(operations[i]);
             }
             if (!repeats) {
-                needed = round;
+                others = round;
             }
             for (int i = round; i < next; i++) {
                 beginningOrEnding = i;
-                behind[i] = needed;
+                needed[i] = others;
                 repeating[i] = repeats;
                 runs[i] = repeats ? runs[before + i - round] : operations[i].start();
                 shares = Math.max(shares, runs[i].shares());
@@ -332,9 +332,9 @@ final class Train implements Engine.Pieces {
     @Override
     public Engine.Progress progress(int share) {
         int mine = done.getPlain(word(share));
-        int needed = behind[mine];
-        for (int other = 0; needed > 0 && other < shares; other++) {
-            if (done.getAcquire(word(other)) < needed) {
+        int others = needed[mine];
+        for (int other = 0; others > 0 && other < shares; other++) {
+            if (done.getAcquire(word(other)) < others) {
                 return Engine.Progress.BLOCKED;
             }
         }
