@@ -169,8 +169,7 @@ final class PersistentGroup {
     /** Fails the communicator, whose calls have been enqueued after all, for what was thrown. */
     void blame(Throwable failure) {
         if (clique.cause == null) {
-            Match guilty = operations.get(done).enqueued();
-            clique.scheduler.fail(clique, Wording.broke(guilty, -1, failure));
+            operations.get(done).enqueued().broke(-1, failure);
         }
     }
 }
