@@ -85,7 +85,20 @@ final class SelectingEngine implements Engine {
 
     @Override
     public Persistent prepare(JoinedOperation operation) {
-        return chosen(operation, false).prepare(operation);
+        // Without a table it would be prepared for what may well not be chosen later.
+        return isChosen(operation) ? chosen(operation, false).prepare(operation) : null;
+    }
+
+    /** Whether it is known what carries it out, from now on. */
+    private boolean isChosen(JoinedOperation operation) {
+        AtomicReferenceArray<Engine[]> byRanks = tables.get(operation.kind());
+        int participants = operation.participants();
+        return byRanks == null || !isChoice(participants) || byRanks.get(participants) != null;
+    }
+
+    /** Whether there is anything to choose from for so many. */
+    private static boolean isChoice(int participants) {
+        return participants > 1 && participants <= ScheduleEngine.MOST_RANKS;
     }
 
     private synchronized Calibration calibration() {
@@ -117,7 +130,7 @@ final class SelectingEngine implements Engine {
     private Engine chosen(
             OperationKind kind, int participants, long totalBytes, boolean mayPrepare) {
         AtomicReferenceArray<Engine[]> byRanks = tables.get(kind);
-        if (byRanks == null || participants == 1 || participants > ScheduleEngine.MOST_RANKS) {
+        if (byRanks == null || !isChoice(participants)) {
             return direct;
         }
         Engine[] table = byRanks.get(participants);
