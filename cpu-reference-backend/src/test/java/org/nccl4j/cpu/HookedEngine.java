@@ -20,6 +20,9 @@ final class HookedEngine implements Engine {
         void beforeProgress(JoinedOperation operation, int share);
     }
 
+    /** What stands for the share where an operation is carried out at once. */
+    static final int WHOLE = -1;
+
     /** Runs that were made. */
     final AtomicInteger started = new AtomicInteger();
 
@@ -28,6 +31,12 @@ final class HookedEngine implements Engine {
 
     /** Runs that were told that they were given up. */
     final AtomicInteger givenUp = new AtomicInteger();
+
+    /** Operations that were prepared to be carried out at once. */
+    final AtomicInteger prepared = new AtomicInteger();
+
+    /** How often one of them was carried out. */
+    final AtomicInteger atOnce = new AtomicInteger();
 
     private final Engine engine;
     private final Hook hook;
@@ -68,6 +77,28 @@ final class HookedEngine implements Engine {
         Run run = engine.start(operation);
         started.incrementAndGet();
         return new WatchedRun(operation, run);
+    }
+
+    @Override
+    public Persistent prepare(JoinedOperation operation) {
+        Persistent persistent = engine.prepare(operation);
+        if (persistent == null) {
+            return null;
+        }
+        prepared.incrementAndGet();
+        AtomicBoolean inside = new AtomicBoolean();
+        return () -> {
+            if (!inside.compareAndSet(false, true)) {
+                violations.add(operation.kind() + ": two threads carry it out at once");
+            }
+            try {
+                hook.beforeProgress(operation, WHOLE);
+                persistent.run();
+            } finally {
+                inside.set(false);
+            }
+            atOnce.incrementAndGet();
+        };
     }
 
     /** A run whose callers are watched. */
