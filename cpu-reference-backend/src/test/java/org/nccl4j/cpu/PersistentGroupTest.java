@@ -776,6 +776,38 @@ final class PersistentGroupTest {
         }
     }
 
+    /** Its numbering is not that of the host calls, but it comes after them. */
+    @Test
+    void aPairWaitsForTheHostCallBeforeIt() {
+        HookedEngine engine = direct();
+        try (World world = world(3, engine)) {
+            DeviceBuffer from = world.ints(0, 7);
+            DeviceBuffer to = world.zeros(1, 1);
+            RecordedGroup group =
+                    world.backend.record(recorded -> {
+                        recorded.on(world.rank(0))
+                                .send(from, 1, DataType.INT32, 1, world.stream(0));
+                        recorded.on(world.rank(1)).recv(to, 1, DataType.INT32, 0, world.stream(1));
+                    });
+            for (int i = 0; i < 3; i++) {
+                group.issue();
+            }
+            assertThat(engine.atOnce.get()).isEqualTo(1);
+            from.hostSegment().set(ValueLayout.JAVA_INT, 0, 8);
+            for (int rank = 0; rank < 2; rank++) {
+                world.rank(rank).exchangeCounts(new long[3]);
+            }
+            group.issue();
+            assertThat(world.stream(1).poll()).isFalse();
+            assertThat(World.toArray(to)).containsExactly(7);
+            world.rank(2).exchangeCounts(new long[3]);
+            world.synchronize();
+            assertThat(World.toArray(to)).containsExactly(8);
+            group.issue();
+            assertThat(engine.atOnce.get()).isEqualTo(2);
+        }
+    }
+
     // ---- groups that are not complete
 
     @Test
@@ -947,14 +979,15 @@ final class PersistentGroupTest {
             @Override
             void issue(Scene scene) {
                 World world = scene.world;
+                // In a numbering of its own: nothing else is in the group's way.
                 DeviceBuffer one = world.zeros(1, 1);
-                world.rank(1).recv(one, 1, DataType.INT32, 0, world.newStream(1));
+                world.rank(1).send(one, 1, DataType.INT32, 0, world.newStream(1));
                 Thread closer = Thread.ofPlatform().start(() -> world.rank(1).close());
                 Awaitility.await()
                         .atMost(World.LONG)
                         .until(() -> world.rank(1).status() instanceof CommunicatorStatus.Closing);
                 scene.tryToIssue();
-                world.rank(0).send(world.ints(0, 1), 1, DataType.INT32, 1, world.newStream(0));
+                world.rank(0).recv(world.zeros(0, 1), 1, DataType.INT32, 1, world.newStream(0));
                 join(closer);
             }
         },
@@ -1270,6 +1303,41 @@ final class PersistentGroupTest {
             look.removeIf(text -> text.startsWith("[") || text.startsWith("Traffic"));
             look.replaceAll(text -> text.replaceAll(" and waits for .*", ""));
             return look;
+        }
+    }
+
+    /** Of several in one numbering the one that broke is named. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2})
+    void theOneThatBrokeIsNamed(int broken) {
+        List<Long> sequences = new ArrayList<>();
+        HookedEngine engine =
+                direct((operation, share) -> {
+                    if (share == HookedEngine.WHOLE) {
+                        sequences.add(operation.sequence());
+                        if (operation.sequence() == 9 + broken) {
+                            throw new IllegalStateException("no more");
+                        }
+                    }
+                });
+        try (World world = world(2, engine)) {
+            List<SumGroup> sums = new ArrayList<>();
+            for (int i = 0; i < 3; i++) {
+                sums.add(new SumGroup(world, 1));
+            }
+            RecordedGroup group =
+                    world.backend.record(recorded -> sums.forEach(each -> each.record(recorded)));
+            for (int i = 0; i < 4; i++) {
+                group.issue();
+            }
+            assertThatThrownBy(() -> world.stream(1).synchronize(World.LONG))
+                    .isInstanceOf(RankFailedException.class)
+                    .hasMessageContaining("broke in allReduce #" + (9 + broken) + " of 2 ranks: ");
+            List<Long> expected = new ArrayList<>();
+            for (long sequence = 6; sequence <= 9 + broken; sequence++) {
+                expected.add(sequence);
+            }
+            assertThat(sequences).isEqualTo(expected);
         }
     }
 
