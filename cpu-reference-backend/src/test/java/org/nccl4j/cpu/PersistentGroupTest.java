@@ -37,7 +37,6 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
-import org.nccl4j.collectives.CollectiveTimeoutException;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.CommunicatorConfig;
@@ -51,7 +50,6 @@ import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.RecordedGroup;
 import org.nccl4j.collectives.ReduceOp;
-import org.nccl4j.collectives.WaitInterruptedException;
 import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 
 /**
@@ -1476,104 +1474,7 @@ final class PersistentGroupTest {
         return THREADS.getCurrentThreadAllocatedBytes();
     }
 
-    /** On one core there are no workers: who waits runs what there is. */
-    @Test
-    void whoWaitsAndRunsWhatHeWaitsForAllocatesNothing() {
-        try (World world = new World(2, 1, new DirectEngine(), config -> config)) {
-            SumGroup sums = new SumGroup(world, 1 << 15);
-            long least = Long.MAX_VALUE;
-            for (int round = 0; round < 30; round++) {
-                int waits = 0;
-                long before = allocatedBytes();
-                for (int i = 0; i < 20; i++) {
-                    sums.group.issue();
-                    waits += world.stream(0).poll() ? 0 : 1;
-                    world.stream(0).synchronize(World.LONG);
-                }
-                long allocated = allocatedBytes() - before;
-                if (waits == 20) {
-                    least = Math.min(least, allocated);
-                }
-            }
-            assertThat(least).isZero();
-        }
-    }
-
     // ---- many threads
-
-    /** Waits of all lengths by all sorts of threads for one stream, whose waiters are shared. */
-    @Test
-    void waitersThatAreUsedAgainWakeWhoWaitsNow() throws Exception {
-        Duration most = Duration.ofSeconds(3);
-        long start = System.nanoTime();
-        try (World world = world(2, direct())) {
-            AtomicBoolean over = new AtomicBoolean();
-            List<FutureTask<Void>> tasks = new ArrayList<>();
-            for (int each = 0; each < 4; each++) {
-                int self = each;
-                SplittableRandom own = random.split();
-                FutureTask<Void> task =
-                        new FutureTask<>(() -> {
-                            while (!over.get()) {
-                                waitALittle(world.stream(self % 2), own);
-                            }
-                            return null;
-                        });
-                tasks.add(task);
-                (self < 2 ? Thread.ofPlatform().daemon() : Thread.ofVirtual()).start(task);
-            }
-            for (int rank = 0; rank < 2; rank++) {
-                int self = rank;
-                SplittableRandom own = random.split();
-                FutureTask<Void> task =
-                        new FutureTask<>(() -> {
-                            callAndWait(world, self, own, start + most.toNanos());
-                            return null;
-                        });
-                tasks.add(task);
-                Thread.ofPlatform().daemon().start(task);
-            }
-            for (FutureTask<Void> task : tasks.subList(4, 6)) {
-                task.get(30, TimeUnit.SECONDS);
-            }
-            over.set(true);
-            for (FutureTask<Void> task : tasks) {
-                task.get(30, TimeUnit.SECONDS);
-            }
-        }
-    }
-
-    private static void waitALittle(DeviceStream stream, SplittableRandom random) {
-        if (random.nextInt(8) == 0) {
-            Thread.currentThread().interrupt();
-        }
-        try {
-            stream.synchronize(Duration.ofNanos(random.nextLong(200_000)));
-        } catch (CollectiveTimeoutException | WaitInterruptedException e) {
-            assertThat(e).hasMessageContaining("synchronize again");
-        }
-        Thread.interrupted();
-    }
-
-    /** The last call of both is the same, so that they end together. */
-    private void callAndWait(World world, int rank, SplittableRandom random, long endNanos) {
-        DeviceBuffer buffer = world.zeros(rank, 2);
-        for (int i = 1; ; i++) {
-            boolean last = System.nanoTime() - endNanos >= 0;
-            buffer.hostSegment().setAtIndex(ValueLayout.JAVA_INT, 0, i);
-            buffer.hostSegment().setAtIndex(ValueLayout.JAVA_INT, 1, last ? 1 : 0);
-            for (int spins = random.nextInt(1 << random.nextInt(14)); spins > 0; spins--) {
-                Thread.onSpinWait();
-            }
-            world.allReduce(rank, buffer);
-            world.stream(rank).synchronize(World.LONG);
-            int[] sums = World.toArray(buffer);
-            assertThat(sums[0]).as("seed %d", seed).isEqualTo(2 * i);
-            if (sums[1] > 0) {
-                return;
-            }
-        }
-    }
 
     @Test
     void groupsOfManyThreadsDoNotDisturbEachOther() throws Exception {
