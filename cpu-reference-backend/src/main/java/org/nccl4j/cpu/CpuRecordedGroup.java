@@ -36,8 +36,8 @@ final class CpuRecordedGroup implements RecordedGroup {
         synchronized (scheduler) {
             if (persistent == null || !persistent.isReady()) {
                 enqueue();
-                if (timesEnqueued++ == 1) {
-                    // Not the first time: most groups are issued once.
+                timesEnqueued++;
+                if (persistent == null && isTimeToPrepare()) {
                     prepare();
                 }
             } else if (!runAtOnce()) {
@@ -73,6 +73,14 @@ final class CpuRecordedGroup implements RecordedGroup {
         }
     }
 
+    /**
+     * Not the first time, for most groups are issued once; and ever more seldom, for what was in
+     * the way, such as a rank that is ahead, may be so always.
+     */
+    private boolean isTimeToPrepare() {
+        return timesEnqueued > 1 && Integer.bitCount(timesEnqueued) == 1;
+    }
+
     /** Finds out, when it has been enqueued, whether it can be run at once from now on. */
     private void prepare() {
         try {
@@ -87,8 +95,8 @@ final class CpuRecordedGroup implements RecordedGroup {
             }
             persistent = PersistentGroup.of(calls, batches);
         } catch (OutOfMemoryError e) {
-            // It is enqueued, which is all that was asked for; and once more the next time.
-            timesEnqueued = 1;
+            // It is enqueued, which is all that was asked for.
+            persistent = null;
         }
     }
 

@@ -871,11 +871,14 @@ final class PersistentGroupTest {
             world.synchronize();
             // Rank 1 had the sum of the call before in its buffer.
             assertThat(World.toArray(last)).containsExactly(8);
-            for (int i = 0; i < 3; i++) {
+            int issues = 16;
+            for (int i = 0; i < issues; i++) {
                 sums.issueAndCheck(random);
             }
             if (issuesBefore >= PREPARING) {
-                assertThat(engine.atOnce.get()).isEqualTo(atOnce + 3);
+                assertThat(engine.atOnce.get()).isEqualTo(atOnce + issues);
+            } else {
+                assertThat(engine.atOnce.get()).as("prepared later").isPositive();
             }
         }
     }
@@ -1457,7 +1460,8 @@ final class PersistentGroupTest {
                             world.backend.record(
                                     recorded -> known.record(recorded, world.ranks, world.streams));
                     long least = Long.MAX_VALUE;
-                    for (int round = 0; round < 20; round++) {
+                    // Vectors are objects until they have been compiled.
+                    for (int round = 0; least > 0 && round < 2000; round++) {
                         long before = allocatedBytes();
                         for (int i = 0; i < 300; i++) {
                             group.issue();
