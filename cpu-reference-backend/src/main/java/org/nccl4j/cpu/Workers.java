@@ -222,6 +222,7 @@ final class Workers {
             IdleWorker called = idle.removeLast();
             // A caller who goes to sleep instead leaves his core to it.
             called.wakesBeside = awaited;
+            called.putInHands();
             scheduler.defer(called);
         } else if (threads < most) {
             try {
@@ -345,6 +346,7 @@ final class Workers {
             if (!next.isOver()) {
                 if (!next.called) {
                     next.called = true;
+                    next.putInHands();
                     scheduler.defer(next);
                 }
                 return true;
@@ -612,6 +614,9 @@ final class Workers {
         /** What stands for it among those who rest, or null. */
         private Placeless rest;
 
+        /** The last of both, to be used again unless somebody still has it. */
+        private Placeless lastPlaceless;
+
         /** Whether it was called while it rested, and has run nothing since. */
         private boolean calledAtRest;
 
@@ -754,13 +759,24 @@ final class Workers {
         private void wishForPlace() {
             if (!isWorker()) {
                 if (wish == null) {
-                    wish = new Placeless(waiter);
+                    wish = placeless();
                     placeless.add(wish);
                     crowded = true;
                 }
                 // It is here: whoever leaves next shall call it once more.
                 wish.called = false;
             }
+        }
+
+        /** What stands for it among others; never two at a time. Lock held. */
+        private Placeless placeless() {
+            if (lastPlaceless == null || !lastPlaceless.release()) {
+                lastPlaceless = new Placeless(waiter);
+            } else {
+                lastPlaceless.useAgain();
+                lastPlaceless.called = false;
+            }
+            return lastPlaceless;
         }
 
         /**
@@ -817,7 +833,7 @@ final class Workers {
         /** A waiter is about to park, with nothing to do. Lock held. */
         void rest() {
             if (mayJoin && wish == null) {
-                rest = new Placeless(waiter);
+                rest = placeless();
                 resting.add(rest);
             }
         }
@@ -1110,6 +1126,7 @@ final class Workers {
 
     private void work(Runner runner) {
         WorkerThread thread = new WorkerThread();
+        IdleWorker spare = new IdleWorker(thread);
         boolean rested = false;
         while (true) {
             Work work = runner.nextWithoutLock();
@@ -1128,8 +1145,12 @@ final class Workers {
                             threads--;
                             return;
                         }
-                        // A new one each time: the last may still be in the list of who calls it.
-                        self = new IdleWorker(thread);
+                        // The last may still be in the list of who calls it.
+                        if (!spare.release()) {
+                            spare = new IdleWorker(thread);
+                        }
+                        self = spare;
+                        self.useAgain();
                         idle.add(self);
                         thread.parks();
                     }
