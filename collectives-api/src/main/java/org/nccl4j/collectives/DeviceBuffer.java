@@ -26,13 +26,14 @@ public final class DeviceBuffer implements AutoCloseable {
 
     /** No memory at all, for operations with count 0. Closing it does nothing. */
     public static final DeviceBuffer EMPTY =
-            new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, null, null, null);
+            new DeviceBuffer(MemorySegment.NULL, 0, 0, null, false, false, null, null, null);
 
     private final MemorySegment segment;
     private final long address;
     private final long sizeBytes;
     private final Device device;
     private final boolean host;
+    private final boolean mapped;
     private final BufferOwner owner;
 
     /** Never read: what the memory lives as long as. */
@@ -48,6 +49,7 @@ public final class DeviceBuffer implements AutoCloseable {
             long sizeBytes,
             Device device,
             boolean host,
+            boolean mapped,
             BufferOwner owner,
             Object source,
             DeviceBuffer root) {
@@ -56,6 +58,7 @@ public final class DeviceBuffer implements AutoCloseable {
         this.sizeBytes = sizeBytes;
         this.device = device;
         this.host = host;
+        this.mapped = mapped;
         this.owner = owner;
         this.source = source;
         this.root = root == null ? this : root;
@@ -93,7 +96,15 @@ public final class DeviceBuffer implements AutoCloseable {
         }
         MemorySegment uniform = uniform(memory);
         return new DeviceBuffer(
-                uniform, uniform.address(), uniform.byteSize(), null, true, null, null, null);
+                uniform,
+                uniform.address(),
+                uniform.byteSize(),
+                null,
+                true,
+                memory.isMapped(),
+                null,
+                null,
+                null);
     }
 
     /**
@@ -169,6 +180,7 @@ public final class DeviceBuffer implements AutoCloseable {
                 sizeBytes,
                 device,
                 false,
+                false,
                 null,
                 source,
                 null);
@@ -189,7 +201,7 @@ public final class DeviceBuffer implements AutoCloseable {
         boolean dereferenceable = memory.byteSize() == sizeBytes;
         MemorySegment held = dereferenceable ? uniform(memory) : memory;
         return new DeviceBuffer(
-                held, held.address(), sizeBytes, device, dereferenceable, owner, null, null);
+                held, held.address(), sizeBytes, device, dereferenceable, false, owner, null, null);
     }
 
     /**
@@ -222,7 +234,7 @@ public final class DeviceBuffer implements AutoCloseable {
                         ? segment.asSlice(offsetBytes, partBytes)
                         : MemorySegment.ofAddress(address + offsetBytes);
         return new DeviceBuffer(
-                part, address + offsetBytes, partBytes, device, host, owner, null, root);
+                part, address + offsetBytes, partBytes, device, host, mapped, owner, null, root);
     }
 
     /**
@@ -296,6 +308,16 @@ public final class DeviceBuffer implements AutoCloseable {
      */
     public boolean isClosed() {
         return root.closed || !segment.scope().isAlive();
+    }
+
+    /**
+     * For backends: whether the memory is a file's, so that to touch it may take as long as to read
+     * the file.
+     *
+     * @return true for a mapped segment, and parts of it
+     */
+    public boolean isMapped() {
+        return mapped;
     }
 
     /**

@@ -8,7 +8,7 @@ public enum DriveMode {
     ONE_THREAD_WITH_GROUPS,
     /**
      * One thread drives all ranks by groups that it records once and issues several times, each
-     * time with new inputs.
+     * time with its inputs written anew.
      */
     ONE_THREAD_WITH_RECORDED_GROUPS;
 

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.Group;
@@ -92,10 +93,11 @@ sealed interface RankRunner {
             return runOnOneThread(
                     ranks,
                     programs,
-                    program -> {
+                    (program, failures) -> {
                         prepare(program, ranks);
                         ranks.backend().group(body(program, ranks));
                         synchronize(program, ranks);
+                        check(program, ranks, failures);
                     });
         }
     }
@@ -118,16 +120,18 @@ sealed interface RankRunner {
             return runOnOneThread(
                     ranks,
                     programs,
-                    program -> {
+                    (program, failures) -> {
                         prepare(program, ranks);
                         RecordedGroup recorded = ranks.backend().record(body(program, ranks));
                         recorded.issue();
                         synchronize(program, ranks);
                         for (int issues = 1; issues < ISSUES; issues++) {
+                            check(program, ranks, failures);
                             prepare(program, ranks);
                             recorded.issue();
                             synchronize(program, ranks);
                         }
+                        check(program, ranks, failures);
                     });
         }
     }
@@ -135,29 +139,32 @@ sealed interface RankRunner {
     private static List<Failure> runOnOneThread(
             RankSet ranks,
             List<? extends RankProgram> programs,
-            Consumer<RankProgram> untilSynchronized) {
+            BiConsumer<RankProgram, List<Failure>> one) {
         List<Failure> failures = new ArrayList<>();
         ranks.onOneThread(
                 () -> {
                     for (RankProgram program : programs) {
                         try {
-                            untilSynchronized.accept(program);
+                            one.accept(program, failures);
                         } catch (RuntimeException e) {
                             failures.add(new Failure(program.id(), -1, e));
                             ranks.abandon();
                             return;
                         }
-                        for (Rank rank : ranks.ranks()) {
-                            try {
-                                program.check(rank);
-                            } catch (AssertionError e) {
-                                failures.add(new Failure(program.id(), rank.rank(), e));
-                            }
-                        }
                     }
                 },
                 RankSet.DEADLINE);
         return List.copyOf(failures);
+    }
+
+    private static void check(RankProgram program, RankSet ranks, List<Failure> failures) {
+        for (Rank rank : ranks.ranks()) {
+            try {
+                program.check(rank);
+            } catch (AssertionError e) {
+                failures.add(new Failure(program.id(), rank.rank(), e));
+            }
+        }
     }
 
     private static void prepare(RankProgram program, RankSet ranks) {

@@ -14,8 +14,8 @@ import org.nccl4j.collectives.spi.Durations;
  * What the ranks of one communicator share: numbering, matches, traffic, and the failure that ends
  * it. It fails once: the first cause wins.
  *
- * <p>Thread safety: guarded by the scheduler's lock but for the traffic counters; {@code cause} and
- * {@code aborted} may be read without it.
+ * <p>Thread safety: guarded by the scheduler's lock but for what engines count as sent; {@code
+ * cause} and {@code aborted} may be read without it.
  */
 final class Clique {
     final Scheduler scheduler;
@@ -40,6 +40,9 @@ final class Clique {
 
     /** The failure for when there is no memory for another one. */
     final UnsupportedException outOfMemory;
+
+    /** The failure for when another one cannot be put into words, as where the stack is full. */
+    private final UnsupportedException untold;
 
     /** Whether its work is to be given up as soon as none of it runs. */
     boolean abortRequested;
@@ -79,6 +82,13 @@ final class Clique {
                                 + name
                                 + "' failed because the heap was full; give the JVM more memory"
                                 + " (-Xmx) or enqueue less ahead, and create a new communicator");
+        this.untold =
+                new UnsupportedException(
+                        "communicator '"
+                                + name
+                                + "' failed in an operation, and there was too little stack, or no"
+                                + " text, to tell why; give threads a larger stack (-Xss) or call"
+                                + " from less deep, and create a new communicator");
         this.operationTimeout = agreed.operationTimeout();
         this.timeoutNanos = Durations.saturatedNanos(operationTimeout);
         this.abortOnFailure = agreed.abortOnFailure();
@@ -91,6 +101,15 @@ final class Clique {
         this.pairs = new SlotRing[size * size];
         this.sentBytes = new AtomicLongArray(size * size);
         this.sentWithLock = new long[size * size];
+    }
+
+    /**
+     * A failure that needs no memory and next to no stack.
+     *
+     * @param thrown what came out when another one was put into words
+     */
+    CollectiveException failureWithoutWords(Throwable thrown) {
+        return thrown instanceof OutOfMemoryError ? outOfMemory : untold;
     }
 
     SlotRing collectives() {
@@ -135,15 +154,13 @@ final class Clique {
         }
     }
 
-    /** Counts payload on several edges, none of which leads back to where it comes from. */
-    void countSent(int[] edges, long[] bytes) {
+    /** The same for who has the scheduler's lock, and knows the {@link #edge}. */
+    void countSentWithLock(int edge, long bytes) {
         assert Thread.holdsLock(scheduler);
-        for (int i = 0; i < edges.length; i++) {
-            sentWithLock[edges[i]] += bytes[i];
-        }
+        sentWithLock[edge] += bytes;
     }
 
-    /** A rank's traffic so far. Any thread. */
+    /** A rank's traffic so far. Any thread; takes the scheduler's lock. */
     Traffic traffic(int rank) {
         long[] sent = new long[size];
         long[] received = new long[size];

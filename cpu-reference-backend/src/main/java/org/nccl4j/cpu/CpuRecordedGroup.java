@@ -17,7 +17,7 @@ final class CpuRecordedGroup implements RecordedGroup {
 
     private final List<Call> calls;
 
-    /** How it is run at once if it can be; null if it cannot, or that is not known yet. */
+    /** How it is run where it is issued; null if it cannot be, or that is not known yet. */
     private PersistentGroup persistent;
 
     private int timesEnqueued;
@@ -34,14 +34,16 @@ final class CpuRecordedGroup implements RecordedGroup {
         Scheduler scheduler = calls.getFirst().communicator().member().clique.scheduler;
         Chore chores;
         synchronized (scheduler) {
-            if (persistent == null || !persistent.isReady()) {
-                enqueue();
-                timesEnqueued++;
-                if (persistent == null && isTimeToPrepare()) {
-                    prepare();
+            if (persistent != null && persistent.isReady()) {
+                Throwable failure = persistent.run();
+                if (failure == null) {
+                    return;
                 }
-            } else if (!runAtOnce()) {
-                return;
+                enqueueBroken(failure);
+            } else {
+                checkAll();
+                enqueueAll();
+                prepareIfTime();
             }
             scheduler.drive();
             chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -49,40 +51,41 @@ final class CpuRecordedGroup implements RecordedGroup {
         scheduler.workers().perform(chores);
     }
 
-    /** All is checked before anything is enqueued. Indices, because iterators are objects. */
-    private void enqueue() {
+    /** Before anything is enqueued. Indices, because iterators are objects. */
+    private void checkAll() {
         for (int i = 0; i < calls.size(); i++) {
             check(calls.get(i));
         }
+    }
+
+    private void enqueueAll() {
         for (int i = 0; i < calls.size(); i++) {
             enqueue(calls.get(i));
         }
     }
 
-    /** Returns whether anything has changed that is to be driven: only if it broke. */
-    private boolean runAtOnce() {
+    /** Has it fail as what breaks when it has been enqueued. */
+    private void enqueueBroken(Throwable failure) {
         try {
-            persistent.run();
-            return false;
+            enqueueAll();
+            persistent.blame(failure);
         } catch (RuntimeException | Error e) {
-            for (int i = 0; i < calls.size(); i++) {
-                enqueue(calls.get(i));
-            }
-            persistent.blame(e);
-            return true;
+            // Such as a full stack. It must not run: what it reads may be half of what it wrote.
+            persistent.blameWithoutWords(failure);
+            throw e;
         }
     }
 
     /**
+     * Finds out, when it has been enqueued, whether it can be run where it is issued from now on.
      * Not the first time, for most groups are issued once; and ever more seldom, for what was in
      * the way, such as a rank that is ahead, may be so always.
      */
-    private boolean isTimeToPrepare() {
-        return timesEnqueued > 1 && Integer.bitCount(timesEnqueued) == 1;
-    }
-
-    /** Finds out, when it has been enqueued, whether it can be run at once from now on. */
-    private void prepare() {
+    private void prepareIfTime() {
+        timesEnqueued++;
+        if (persistent != null || timesEnqueued == 1 || Integer.bitCount(timesEnqueued) != 1) {
+            return;
+        }
         try {
             List<Batch> batches = new ArrayList<>();
             for (Call call : calls) {
@@ -94,12 +97,13 @@ final class CpuRecordedGroup implements RecordedGroup {
                 batches.add(member.newest);
             }
             persistent = PersistentGroup.of(calls, batches);
-        } catch (OutOfMemoryError e) {
+        } catch (OutOfMemoryError | StackOverflowError e) {
             // It is enqueued, which is all that was asked for.
-            persistent = null;
+            return;
         }
     }
 
+    /** What it refuses, {@link PersistentGroup#isReady} has to look at as well. */
     private static void check(Call call) {
         Member member = call.communicator().member();
         OpenGroup.refuseIfTouched(member);

@@ -75,6 +75,9 @@ final class CpuStream implements DeviceStream {
     /** For when there is no memory for the failure of a copy or fill. */
     private final Failure outOfMemory;
 
+    /** The same for when there is no room on the stack. */
+    private final Failure outOfStack;
+
     /** Streams whose heads wait for this one, linked: a head waits for one stream. */
     private CpuStream firstDependent;
 
@@ -99,13 +102,18 @@ final class CpuStream implements DeviceStream {
         this.number = number;
         device.open();
         this.outOfMemory =
-                new Failure(
-                        null,
-                        new UnsupportedException(
-                                "a copy or fill on "
-                                        + this
-                                        + " failed because the heap was full; give the JVM more"
-                                        + " memory (-Xmx), and repeat it"));
+                localFailure("the heap was full; give the JVM more memory (-Xmx), and repeat it");
+        this.outOfStack =
+                localFailure(
+                        "the stack of a thread was full; give threads a larger one (-Xss) or call"
+                                + " from less deep, and repeat it");
+    }
+
+    private Failure localFailure(String reason) {
+        return new Failure(
+                null,
+                new UnsupportedException(
+                        "a copy or fill on " + this + " failed because " + reason));
     }
 
     // ---- the queue; lock held
@@ -257,10 +265,10 @@ final class CpuStream implements DeviceStream {
         remember(new Failure(null, cause));
     }
 
-    /** Keeps that a copy or fill failed for want of memory; needs none. */
-    void rememberOutOfMemory() {
+    /** Keeps that a copy or fill failed where there was no memory or no stack to tell why. */
+    void rememberWithoutWords(Throwable thrown) {
         if (failures.isEmpty()) {
-            remember(outOfMemory);
+            remember(thrown instanceof StackOverflowError ? outOfStack : outOfMemory);
         }
     }
 
@@ -352,13 +360,11 @@ final class CpuStream implements DeviceStream {
         }
         long startNanos = System.nanoTime();
         StreamWaiter waiter;
-        int failuresBefore;
         synchronized (scheduler) {
             requireOpen("synchronize");
             if (!failures.isEmpty()) {
                 throw takeFailures();
             }
-            failuresBefore = failureCount;
             waiter = takeWaiter();
         }
         Workers.Outcome outcome =
@@ -367,7 +373,7 @@ final class CpuStream implements DeviceStream {
             if (waiter.release()) {
                 spareWaiter = waiter;
             }
-            if (failureCount != failuresBefore) {
+            if (waiter.hasNewFailure()) {
                 throw takeFailure(lastFailure);
             }
             switch (outcome) {

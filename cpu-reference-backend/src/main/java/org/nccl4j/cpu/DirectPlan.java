@@ -6,7 +6,8 @@ import java.util.List;
 
 /**
  * What a {@link DirectRun} does, as a list: for an operation so small that finding out where its
- * blocks are takes longer than moving them.
+ * blocks are takes longer than moving them. An operation has copies or reductions, and none of them
+ * writes what another one reads, in place too: each range belongs to one block.
  *
  * <p>Thread safety: one thread at a time.
  */
@@ -24,6 +25,15 @@ final class DirectPlan implements Engine.Persistent {
 
     private record Copy(MemorySegment from, MemorySegment to, long bytes) {}
 
+    /** The most ranges that are touched. */
+    private static final int MOST_RANGES = 512;
+
+    /**
+     * The most that is combined by plain kernels, the slowest of which take a nanosecond for a few
+     * bytes.
+     */
+    private static final long MOST_PLAIN_BYTES = 4 << 10;
+
     private final JoinedOperation operation;
     private final FusedReduction reduction;
 
@@ -32,6 +42,8 @@ final class DirectPlan implements Engine.Persistent {
 
     private final List<Reduction> reductions = new ArrayList<>(0);
     private final List<Copy> copies = new ArrayList<>(0);
+    private int ranges;
+    private long plainBytes;
 
     DirectPlan(JoinedOperation operation, KernelChoice kernels) {
         this.operation = operation;
@@ -40,14 +52,26 @@ final class DirectPlan implements Engine.Persistent {
     }
 
     void addReduction(MemorySegment[] from, MemorySegment[] to, int first, int outputs) {
-        long elements = to[first].byteSize() / operation.type().sizeBytes();
-        reductions.add(new Reduction(from, to, first, outputs, Math.toIntExact(elements)));
+        long bytes = to[first].byteSize();
+        int elements = Math.toIntExact(bytes / operation.type().sizeBytes());
+        reductions.add(new Reduction(from, to, first, outputs, elements));
+        ranges += from.length + outputs;
+        reduction.begin(operation);
+        if (reduction.isPlain(outputs)) {
+            plainBytes += from.length * bytes;
+        }
     }
 
     void addCopy(MemorySegment from, MemorySegment to) {
         if (from.address() != to.address()) {
             copies.add(new Copy(from, to, from.byteSize()));
+            ranges += 2;
         }
+    }
+
+    /** Whether what is in it takes longer than the scheduler's lock may be held. */
+    boolean isLong() {
+        return ranges > MOST_RANGES || plainBytes > MOST_PLAIN_BYTES;
     }
 
     @Override

@@ -226,30 +226,37 @@ final class DirectRun implements Engine.Run {
         times = newTimes;
     }
 
-    /** Lists what all shares do, for who does it alone; and counts it once. */
+    /**
+     * Lists what all shares do, for who does it alone; and counts it once.
+     *
+     * @return null if that would take long
+     */
     DirectPlan plan() {
         DirectPlan plan = new DirectPlan(operation, engine.kernels());
         for (int block = 0; block < blocks; block++) {
             long bytes = sizeBytes(block);
             int to = destination(block);
             int first = to == ALL ? 0 : to;
-            int last = to == ALL ? participants - 1 : to;
+            int end = to == ALL ? participants : to + 1;
             if (bytes > 0 && reduces) {
                 MemorySegment[] from = new MemorySegment[participants];
                 for (int p = 0; p < participants; p++) {
                     from[p] = sends[p].asSlice(sendOffsetBytes(p, block), bytes);
                 }
                 MemorySegment[] into = new MemorySegment[participants];
-                for (int p = first; p <= last; p++) {
+                for (int p = first; p < end; p++) {
                     into[p] = recvs[p].asSlice(recvOffsetBytes(p, block), bytes);
                 }
-                plan.addReduction(from, into, first, last + 1 - first);
+                plan.addReduction(from, into, first, end - first);
             } else if (bytes > 0) {
                 int from = source(block);
                 MemorySegment send = sends[from].asSlice(sendOffsetBytes(from, block), bytes);
-                for (int p = first; p <= last; p++) {
+                for (int p = first; p < end; p++) {
                     plan.addCopy(send, recvs[p].asSlice(recvOffsetBytes(p, block), bytes));
                 }
+            }
+            if (plan.isLong()) {
+                return null;
             }
         }
         account();

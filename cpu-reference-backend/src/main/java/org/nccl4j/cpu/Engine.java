@@ -3,7 +3,8 @@ package org.nccl4j.cpu;
 /**
  * Moves the data of operations that every rank they need has joined. Streams, joining, signatures,
  * failures and deadlines are the layer above; an engine only ever sees a {@link JoinedOperation}
- * whose ranks agree.
+ * whose ranks agree. (What it {@linkplain #prepare prepares} has been called by all ranks, and need
+ * not be joined.)
  */
 interface Engine {
     /** A short name, such as {@code "reference"}. */
@@ -44,19 +45,25 @@ interface Engine {
     Run start(JoinedOperation operation);
 
     /**
-     * Prepares an operation that the same thread is to carry out again and again, as a whole and
-     * without waiting for anything. Called with a lock held, so that it may only calculate. It
-     * tells the operation what each time is to be counted as sent.
+     * Prepares an operation to be carried out again and again, as a whole, by one thread at a time
+     * with the scheduler's lock held. So it is called with that held too, and may only calculate
+     * and make a few objects.
      *
-     * @return null if this engine starts each operation anew
+     * @param operation what it is asked to {@linkplain JoinedOperation#countSent count} meanwhile
+     *     is counted for each time that it is carried out
+     * @return null if the engine starts each operation anew, or to carry it out would take longer
+     *     than the lock may be held, now or always
      */
     default Persistent prepare(JoinedOperation operation) {
         return null;
     }
 
-    /** An operation that is carried out again and again, one thread at a time. */
+    /** An operation that is carried out again and again. */
     interface Persistent {
-        /** Moves all its data. Called with a lock held. */
+        /**
+         * Moves all its data, and waits for nobody. It counts and traces nothing. What it throws
+         * fails the communicator.
+         */
         void run();
     }
 

@@ -24,7 +24,9 @@ final class FusedReduction {
 
     private final KernelChoice choice;
     private final Kernels kernels = new Kernels();
-    private final MemorySegment scratch = Arena.ofAuto().allocate(PLAIN_BLOCK_BYTES, 64);
+
+    /** A block of what has been combined so far; made when first needed. */
+    private MemorySegment scratch;
 
     /** Where factors of their own come from; null if there are none. */
     private JoinedOperation operation;
@@ -146,6 +148,34 @@ final class FusedReduction {
         }
     }
 
+    private MemorySegment scratch() {
+        if (scratch == null) {
+            scratch = Arena.ofAuto().allocate(PLAIN_BLOCK_BYTES, 64);
+        }
+        return scratch;
+    }
+
+    /**
+     * Whether plain kernels have a part in it, other than until vectors are compiled.
+     *
+     * @param outputs how many get the result
+     */
+    boolean isPlain(int outputs) {
+        if (inputs == 1) {
+            return kernels.scales();
+        }
+        Fold fold = kernels.fold();
+        int most = Math.min(inputs, VectorKernel.MOST_RANGES);
+        return kernels.divides()
+                || !choice.hasVectors(type, fold, most, lastOutputs(outputs, most))
+                || (kernels.scales() && !choice.hasVectors(type, fold, 1, 1));
+    }
+
+    /** How many outputs the last loop writes. */
+    private int lastOutputs(int outputs, int lastInputs) {
+        return outputs < lastInputs || kernels.divides() ? 1 : lastInputs;
+    }
+
     private void alone(MemorySegment from, long fromAt, MemorySegment to, long toAt, int count) {
         if (kernels.scales()) {
             kernels.scale(to, toAt, from, fromAt, count);
@@ -159,7 +189,7 @@ final class FusedReduction {
         outputsPrepared = outputs;
         Fold fold = kernels.fold();
         int lastInputs = Math.min(inputs, VectorKernel.MOST_RANGES);
-        lastOutputs = outputs < lastInputs || kernels.divides() ? 1 : lastInputs;
+        lastOutputs = lastOutputs(outputs, lastInputs);
         last = choice.vectors(type, fold, lastInputs, lastOutputs);
         scaler = kernels.scales() ? choice.vectors(type, fold, 1, 1) : null;
         boolean all = last != null && (scaler != null || !kernels.scales());
@@ -234,7 +264,8 @@ final class FusedReduction {
         long sumAt = fromAt[0] + skip;
         int next = 1;
         if (headInputs > 1) {
-            head.combine(sum, sumAt, from, fromAt, next, scratch, 0, to, toAt, first, skip, bytes);
+            head.combine(
+                    sum, sumAt, from, fromAt, next, scratch(), 0, to, toAt, first, skip, bytes);
             sum = scratch;
             sumAt = 0;
             for (next = headInputs; inputs - next >= VectorKernel.MOST_RANGES; next += 3) {
@@ -308,14 +339,14 @@ final class FusedReduction {
         long sumAt = fromAt[0] + skip;
         if (kernels.scales()) {
             take(0);
-            kernels.scale(scratch, 0, sum, sumAt, count);
+            kernels.scale(scratch(), 0, sum, sumAt, count);
             sum = scratch;
             sumAt = 0;
         }
         int end = inputs - 1;
         for (int p = 1; p < end; p++) {
             take(p);
-            kernels.combine(scratch, 0, from[p], fromAt[p] + skip, sum, sumAt, count, false);
+            kernels.combine(scratch(), 0, from[p], fromAt[p] + skip, sum, sumAt, count, false);
             sum = scratch;
             sumAt = 0;
         }

@@ -110,6 +110,11 @@ final class KernelChoice {
         return description;
     }
 
+    /** Whether there is a loop of that shape, if only later. */
+    boolean hasVectors(DataType type, Fold fold, int inputs, int outputs) {
+        return vectors && VectorKernels.of(type, fold, inputs, outputs) != null;
+    }
+
     /** The loop of a {@link VectorKernel.Shape}, or null if there is none or not yet. */
     VectorKernel vectors(DataType type, Fold fold, int inputs, int outputs) {
         if (!vectors) {

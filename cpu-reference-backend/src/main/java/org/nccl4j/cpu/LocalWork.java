@@ -129,9 +129,14 @@ final class LocalWork extends Work implements Engine.Pieces {
                                     + " synchronized",
                             failure);
             stream.remember(cause);
-        } catch (OutOfMemoryError e) {
-            stream.rememberOutOfMemory();
+        } catch (OutOfMemoryError | StackOverflowError e) {
+            stream.rememberWithoutWords(e);
         }
+    }
+
+    @Override
+    void brokeWithoutWords(Throwable failure) {
+        stream.rememberWithoutWords(failure);
     }
 
     @Override

@@ -270,10 +270,19 @@ final class Match extends Work implements JoinedOperation {
         try {
             Match guilty = leadsTrain() ? train.guilty(share) : this;
             cause = Wording.broke(guilty, share, failure);
-        } catch (OutOfMemoryError e) {
-            cause = clique.outOfMemory;
+        } catch (OutOfMemoryError | StackOverflowError e) {
+            cause = clique.failureWithoutWords(e);
         }
         scheduler().fail(clique, cause);
+    }
+
+    @Override
+    void brokeWithoutWords(Throwable failure) {
+        if (clique.cause == null) {
+            // The watchdog does the rest.
+            clique.cause = clique.failureWithoutWords(failure);
+        }
+        shares.abandon();
     }
 
     @Override

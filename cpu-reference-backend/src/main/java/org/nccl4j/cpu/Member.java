@@ -117,14 +117,14 @@ final class Member {
     }
 
     /** Notes for messages what it has called. */
-    void enqueued(Part part, long number) {
+    void noteEnqueued(Part part, long number) {
         lastEnqueued = part.kind;
         lastEnqueuedNumber = number;
         lastEnqueuedPeer = part.sender ? part.root : ~part.root;
     }
 
     /** Notes for messages what has ended. */
-    void completed(Part part, long number) {
+    void noteCompleted(Part part, long number) {
         lastCompleted = part.kind;
         lastCompletedNumber = number;
         lastCompletedPeer = part.sender ? part.root : ~part.root;

@@ -50,13 +50,13 @@ final class OpenGroup implements Group {
         return new CpuRecordedGroup(group.calls);
     }
 
-    /** Whether any thread is in a group's body. */
-    static boolean isAnyOpen() {
-        return OPEN.get() > 0;
+    /** Whether the calling thread is in a group's body. */
+    static boolean isOpenHere() {
+        return OPEN.get() > 0 && CURRENT.get() != null;
     }
 
     static void refuseIfTouched(Member member) {
-        if (!isAnyOpen()) {
+        if (OPEN.get() == 0) {
             return;
         }
         OpenGroup group = CURRENT.get();
@@ -74,7 +74,7 @@ final class OpenGroup implements Group {
     }
 
     static void refuseIfTouched(CpuStream stream) {
-        if (!isAnyOpen()) {
+        if (OPEN.get() == 0) {
             return;
         }
         OpenGroup group = CURRENT.get();

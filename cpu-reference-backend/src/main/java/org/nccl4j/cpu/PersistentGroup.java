@@ -15,19 +15,23 @@ import org.nccl4j.collectives.DeviceBuffer;
  */
 final class PersistentGroup {
     /**
-     * The most that all operations together may cost: they run with the lock held, so that moving
-     * them must not take longer than what else is done with it.
+     * The most that all operations together may cost. They run with the lock held, which enqueuing
+     * them would be for about a microsecond.
      */
     static final long MOST_BYTES = 16 << 10;
+
+    /** The most participants of an operation: traffic is counted from each to each. */
+    private static final int MOST_PARTICIPANTS = 32;
 
     private final Clique clique;
     private final List<PersistentOperation> operations = new ArrayList<>();
     private final List<Member> members = new ArrayList<>();
     private final List<CpuStream> streams = new ArrayList<>();
     private final List<DeviceBuffer> buffers = new ArrayList<>();
+    private long costBytes;
 
-    /** How many operations are done of those that are being run. */
-    private int done;
+    /** The operation that threw when it was run, or null. */
+    private PersistentOperation broken;
 
     private PersistentGroup(Clique clique) {
         this.clique = clique;
@@ -38,8 +42,9 @@ final class PersistentGroup {
      *
      * @param calls what was recorded
      * @param batches what has just been enqueued for each of them, and has not been driven yet
-     * @return null if its operations need more than the group, or are too large, or the engine
-     *     wants each of them to be started anew
+     * @return null if the operations have participants whose calls are not in the group, are of
+     *     several communicators, empty, traced, too large or in memory that has to be read from a
+     *     file, or if the engine does not prepare them
      */
     static PersistentGroup of(List<CpuRecordedGroup.Call> calls, List<Batch> batches) {
         PersistentGroup group = new PersistentGroup(batches.getFirst().member.clique);
@@ -66,21 +71,42 @@ final class PersistentGroup {
         for (int i = 0; i < batch.parts.size(); i++) {
             Part part = batch.parts.get(i);
             Part template = recorded.get(i);
-            if (part.isEmpty() || !part.match.isPostedByAll()) {
+            if (part.isEmpty()
+                    || !part.match.isPostedByAll()
+                    || isMapped(template.send)
+                    || isMapped(template.recv)) {
                 return false;
             }
-            addOnce(part.match, matches);
-            if (costBytes(matches) > MOST_BYTES) {
-                return false;
+            int index = matches.indexOf(part.match);
+            if (index < 0) {
+                index = matches.size();
+                matches.add(part.match);
+                if (!add(part.match, matches)) {
+                    return false;
+                }
             }
-            if (operations.size() < matches.size()) {
-                operations.add(new PersistentOperation(part.match, inSameRing(matches) - 1));
-            }
-            operations.get(matches.indexOf(part.match)).setPart(part.participant, template);
+            operations.get(index).setPart(part.participant, template);
             addOnce(template.stream, streams);
             addOnce(template.send, buffers);
             addOnce(template.recv, buffers);
         }
+        return true;
+    }
+
+    /** To touch it may mean to wait for a disk, which nobody may with the lock held. */
+    private static boolean isMapped(DeviceBuffer buffer) {
+        return buffer != null && buffer.isMapped();
+    }
+
+    private boolean add(Match match, List<Match> matches) {
+        match.weigh();
+        costBytes += match.costBytes();
+        if (costBytes > MOST_BYTES || match.participants() > MOST_PARTICIPANTS) {
+            return false;
+        }
+        SlotRing ring = clique.ring(match);
+        long inRing = matches.stream().filter(each -> clique.ring(each) == ring).count();
+        operations.add(new PersistentOperation(match, (int) inRing - 1));
         return true;
     }
 
@@ -90,31 +116,17 @@ final class PersistentGroup {
         }
     }
 
-    private static long costBytes(List<Match> matches) {
-        long bytes = 0;
-        for (Match match : matches) {
-            match.weigh();
-            bytes += match.costBytes();
-        }
-        return bytes;
-    }
-
-    /** How many are in the ring of the last, itself included. */
-    private int inSameRing(List<Match> matches) {
-        SlotRing ring = clique.ring(matches.getLast());
-        return (int) matches.stream().filter(match -> clique.ring(match) == ring).count();
-    }
-
     /**
-     * Whether all could be run at once. Whatever else is the matter, an error included, is for who
-     * enqueues the calls one by one.
+     * Whether all could be run now. Whatever else is the matter, an error included, is for who
+     * enqueues the calls one by one: all that {@link CpuRecordedGroup} checks then and that {@link
+     * Scheduler#enqueue} and {@link Scheduler#drive} look at has to be looked at here.
      */
     boolean isReady() {
         if (clique.cause != null
                 || clique.closedMembers > 0
                 || !clique.hostCalls.isEmpty()
                 || FlightRecord.isEnabled()
-                || OpenGroup.isAnyOpen()) {
+                || OpenGroup.isOpenHere()) {
             return false;
         }
         // Indices, because iterators are objects.
@@ -134,7 +146,7 @@ final class PersistentGroup {
             }
         }
         for (int i = 0; i < operations.size(); i++) {
-            if (!operations.get(i).isNext()) {
+            if (!operations.get(i).isNumberingIdle()) {
                 return false;
             }
         }
@@ -144,32 +156,42 @@ final class PersistentGroup {
     /**
      * Runs all, if they are ready.
      *
-     * @throws RuntimeException what has been thrown while data was moved, such as for memory whose
-     *     arena has been closed, or an Error: then the data is undefined, nothing has been counted,
-     *     and {@link #blame} is to follow
+     * @return null, or what was thrown while data was moved, such as for memory whose arena has
+     *     been closed: then the data is undefined, nothing has been counted, and the group is to be
+     *     enqueued and {@linkplain #blame blamed}
      */
-    void run() {
+    Throwable run() {
         boolean interruptedBefore = Thread.currentThread().isInterrupted();
+        int running = 0;
         try {
-            for (done = 0; done < operations.size(); done++) {
-                operations.get(done).run();
+            for (; running < operations.size(); running++) {
+                operations.get(running).run();
             }
         } catch (RuntimeException | Error e) {
-            if (!interruptedBefore && operations.get(done).usesClosedMemory()) {
+            broken = operations.get(running);
+            if (!interruptedBefore && broken.usesClosedMemory()) {
                 // As Workers.forgetInterrupt.
                 Thread.interrupted();
             }
-            throw e;
+            return e;
         }
         for (int i = 0; i < operations.size(); i++) {
-            operations.get(i).count();
+            operations.get(i).takeNumberAndCount();
         }
+        return null;
     }
 
     /** Fails the communicator, whose calls have been enqueued after all, for what was thrown. */
     void blame(Throwable failure) {
         if (clique.cause == null) {
-            operations.get(done).enqueued().broke(-1, failure);
+            broken.enqueuedMatch().broke(-1, failure);
+        }
+    }
+
+    /** The same where there is no memory or no stack for it; the watchdog does the rest. */
+    void blameWithoutWords(Throwable failure) {
+        if (clique.cause == null) {
+            clique.cause = clique.failureWithoutWords(failure);
         }
     }
 }

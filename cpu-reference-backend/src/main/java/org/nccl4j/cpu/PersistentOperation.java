@@ -1,7 +1,9 @@
 package org.nccl4j.cpu;
 
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
@@ -27,12 +29,11 @@ final class PersistentOperation implements JoinedOperation {
     /** What each participant has recorded. */
     private final Part[] parts;
 
-    private Engine.Persistent carrier;
+    private final List<Sent> sent = new ArrayList<>();
+    private Engine.Persistent prepared;
 
-    /** On which edges it sends, and how much. */
-    private int[] edges = new int[0];
-
-    private long[] edgeBytes = new long[0];
+    /** What goes over an {@linkplain Clique#edge edge} each time. */
+    private record Sent(int edge, long bytes) {}
 
     /**
      * One without parts.
@@ -58,22 +59,22 @@ final class PersistentOperation implements JoinedOperation {
         if (Arrays.asList(parts).contains(null)) {
             return false;
         }
-        carrier = clique.engine.prepare(this);
-        return carrier != null;
+        prepared = clique.engine.prepare(this);
+        return prepared != null;
     }
 
-    /** Whether nothing of its numbering is enqueued. */
-    boolean isNext() {
+    /** Whether all that has a number like this one's is complete. */
+    boolean isNumberingIdle() {
         return ring.isEmpty();
     }
 
     /** Moves the data. */
     void run() {
-        carrier.run();
+        prepared.run();
     }
 
     /** Takes a number and counts what has been sent, as if it had been enqueued and run. */
-    void count() {
+    void takeNumberAndCount() {
         long number = ring.skip();
         for (int participant = 0; participant < parts.length; participant++) {
             Member member = clique.members[rank(participant)];
@@ -84,15 +85,17 @@ final class PersistentOperation implements JoinedOperation {
             } else {
                 member.nextRecv[senderRank] = number + 1;
             }
-            Part part = parts[participant];
-            member.enqueued(part, number);
-            member.completed(part, number);
+            member.noteEnqueued(parts[participant], number);
+            member.noteCompleted(parts[participant], number);
         }
-        clique.countSent(edges, edgeBytes);
+        // Indices, because iterators are objects.
+        for (int i = 0; i < sent.size(); i++) {
+            clique.countSentWithLock(sent.get(i).edge(), sent.get(i).bytes());
+        }
     }
 
-    /** The one that it is like, when its group has been enqueued while it was next. */
-    Match enqueued() {
+    /** Its match, when its group has been enqueued while its numbering was idle. */
+    Match enqueuedMatch() {
         return ring.at(ring.base() + position);
     }
 
@@ -110,6 +113,7 @@ final class PersistentOperation implements JoinedOperation {
         return parts[0].kind;
     }
 
+    /** What it will be when it is run next. */
     @Override
     public long sequence() {
         return ring.end() + position;
@@ -168,14 +172,14 @@ final class PersistentOperation implements JoinedOperation {
         return parts[participant].recvLayout;
     }
 
-    /** Notes what it sends each time; by an engine that prepares it. */
+    /** While it is being prepared; notes what is to be counted each time. */
     @Override
     public void countSent(int participant, int peer, long bytes) {
-        int last = edges.length;
-        edges = Arrays.copyOf(edges, last + 1);
-        edges[last] = clique.edge(rank(participant), rank(peer));
-        edgeBytes = Arrays.copyOf(edgeBytes, last + 1);
-        edgeBytes[last] = bytes;
+        int sender = rank(participant);
+        int receiver = rank(peer);
+        if (sender != receiver) {
+            sent.add(new Sent(clique.edge(sender, receiver), bytes));
+        }
     }
 
     @Override

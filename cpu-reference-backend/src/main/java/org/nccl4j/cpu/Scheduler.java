@@ -323,7 +323,7 @@ final class Scheduler {
         }
         Match match = ring.at(number);
         CollectiveException contradiction = match.post(participant, member.rank, part);
-        member.enqueued(part, number);
+        member.noteEnqueued(part, number);
         if (contradiction != null) {
             fail(clique, contradiction);
         } else if (clique.closedMembers > 0 && !part.isEmpty()) {
@@ -377,7 +377,7 @@ final class Scheduler {
     private void ended(Part part) {
         Batch batch = part.batch;
         Member member = batch.member;
-        member.completed(part, part.number);
+        member.noteCompleted(part, part.number);
         if (part.record != null) {
             part.record.ended(part);
             defer(part.record);

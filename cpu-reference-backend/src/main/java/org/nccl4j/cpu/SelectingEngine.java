@@ -62,8 +62,12 @@ final class SelectingEngine implements Engine {
 
     @Override
     public String algorithm(OperationKind kind, int participants, long totalBytes) {
-        return chosen(kind, participants, totalBytes, true)
-                .algorithm(kind, participants, totalBytes);
+        Engine known = known(kind, participants, totalBytes);
+        if (known == null) {
+            makeTable(kind, participants);
+            known = known(kind, participants, totalBytes);
+        }
+        return known.algorithm(kind, participants, totalBytes);
     }
 
     /** Of any engine that it may choose. */
@@ -75,30 +79,25 @@ final class SelectingEngine implements Engine {
     @Override
     public long steps(JoinedOperation operation) {
         // The lock is held, so that no table is made.
-        return chosen(operation, false).steps(operation);
+        Engine known = known(operation);
+        return (known == null ? direct : known).steps(operation);
     }
 
     @Override
     public Run start(JoinedOperation operation) {
-        return chosen(operation, true).start(operation);
+        Engine known = known(operation);
+        if (known == null) {
+            makeTable(operation.kind(), operation.participants());
+            known = known(operation);
+        }
+        return known.start(operation);
     }
 
     @Override
     public Persistent prepare(JoinedOperation operation) {
         // Without a table it would be prepared for what may well not be chosen later.
-        return isChosen(operation) ? chosen(operation, false).prepare(operation) : null;
-    }
-
-    /** Whether it is known what carries it out, from now on. */
-    private boolean isChosen(JoinedOperation operation) {
-        AtomicReferenceArray<Engine[]> byRanks = tables.get(operation.kind());
-        int participants = operation.participants();
-        return byRanks == null || !isChoice(participants) || byRanks.get(participants) != null;
-    }
-
-    /** Whether there is anything to choose from for so many. */
-    private static boolean isChoice(int participants) {
-        return participants > 1 && participants <= ScheduleEngine.MOST_RANKS;
+        Engine known = known(operation);
+        return known == null ? null : known.prepare(operation);
     }
 
     private synchronized Calibration calibration() {
@@ -108,12 +107,13 @@ final class SelectingEngine implements Engine {
         return calibration;
     }
 
-    private Engine chosen(JoinedOperation operation, boolean mayPrepare) {
+    /** What carries out an operation; null if that takes a table which has not been made yet. */
+    private Engine known(JoinedOperation operation) {
         OperationKind kind = operation.kind();
         if (!tables.containsKey(kind)) {
             return direct;
         }
-        return chosen(kind, operation.participants(), totalBytes(operation), mayPrepare);
+        return known(kind, operation.participants(), totalBytes(operation));
     }
 
     private static long totalBytes(JoinedOperation operation) {
@@ -127,21 +127,19 @@ final class SelectingEngine implements Engine {
         return elements * operation.type().sizeBytes();
     }
 
-    private Engine chosen(
-            OperationKind kind, int participants, long totalBytes, boolean mayPrepare) {
+    private Engine known(OperationKind kind, int participants, long totalBytes) {
         AtomicReferenceArray<Engine[]> byRanks = tables.get(kind);
-        if (byRanks == null || !isChoice(participants)) {
+        if (byRanks == null || participants == 1 || participants > ScheduleEngine.MOST_RANKS) {
             return direct;
         }
         Engine[] table = byRanks.get(participants);
-        if (table == null) {
-            if (!mayPrepare) {
-                return direct;
-            }
-            table = table(kind, participants);
-            byRanks.set(participants, table);
-        }
-        return table[totalBytes == 0 ? 0 : SIZES - 1 - Long.numberOfLeadingZeros(totalBytes)];
+        return table == null
+                ? null
+                : table[totalBytes == 0 ? 0 : SIZES - 1 - Long.numberOfLeadingZeros(totalBytes)];
+    }
+
+    private void makeTable(OperationKind kind, int participants) {
+        tables.get(kind).set(participants, table(kind, participants));
     }
 
     private Engine[] table(OperationKind kind, int participants) {

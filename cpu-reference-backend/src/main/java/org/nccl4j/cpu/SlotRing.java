@@ -36,6 +36,7 @@ final class SlotRing {
 
     /** Takes the next number of an empty one for an operation that needs no match. */
     long skip() {
+        assert isEmpty();
         base++;
         return end++;
     }

@@ -17,7 +17,11 @@ abstract class Waiter extends Chore {
         inHands = true;
     }
 
-    /** Its wait is over. Returns whether it may be used again: nobody else will touch it. */
+    /**
+     * Its wait is over. Lock held, and it is in no list.
+     *
+     * @return true if nobody is about to perform it: then it may be used again
+     */
     final boolean release() {
         if (inHands) {
             return false;

@@ -96,6 +96,9 @@ abstract class Work extends Chore {
     /** Something threw while a share (or -1: the whole) was being advanced. Lock held. */
     abstract void broke(int share, Throwable failure);
 
+    /** The same where there is no memory or no stack to tell what. Lock held. */
+    abstract void brokeWithoutWords(Throwable failure);
+
     /** Whether memory that it uses has been closed by its owner. Asked by a runner. */
     abstract boolean usesClosedArena();
 

@@ -9,13 +9,14 @@ import org.nccl4j.cpu.Engine.Progress;
 
 /**
  * The threads that move data: a small pool, the threads that wait in {@link #await}, and for small
- * operations the thread that made them ready. Workers and waiters that run or spin hold a
- * <em>place</em> each, and there are as many places as cores. A thread that runs small operations
- * alone holds none: it does so instead of returning to its caller. As most callers wait in the end,
- * the last place is kept for one of them; one worker more takes it only where much is left to be
- * done and nobody has been waiting for {@link #ABSENCE_NANOS}, and leaves it to the first who does.
- * Nothing depends on a runner's being there: one that finds nothing to move, or whose share needs
- * that of another first, looks for a while, yields for a while, and parks.
+ * operations the thread that made them ready (or that issues a {@link PersistentGroup}). Workers
+ * and waiters that run or spin hold a <em>place</em> each, and there are as many places as cores. A
+ * thread that runs small operations alone holds none: it does so instead of returning to its
+ * caller. As most callers wait in the end, the last place is kept for one of them; one worker more
+ * takes it only where much is left to be done and nobody has been waiting for {@link
+ * #ABSENCE_NANOS}, and leaves it to the first who does. Nothing depends on a runner's being there:
+ * one that finds nothing to move, or whose share needs that of another first, looks for a while,
+ * yields for a while, and parks.
  *
  * <p>Whoever holds place i begins with share i, so that from operation to operation the same core
  * touches the same memory; it goes on with shares that nobody has begun.
@@ -470,6 +471,9 @@ final class Workers {
             work.broke(share, failure);
             return null;
         } catch (RuntimeException | Error e) {
+            // Such as a full stack. If this throws as well it is never completed, which its
+            // deadline tells; but it must not end as if nothing had happened.
+            work.brokeWithoutWords(e);
             return e;
         }
     }
@@ -645,14 +649,14 @@ final class Workers {
             this.waiter = waiter;
         }
 
-        /** A wait begins; the last one, if any, has ended and left nothing to do. */
+        /** A wait begins. The last one, if any, has {@linkplain #leave left} its place and wish. */
         private void begin(long newStartNanos, long newBudgetNanos) {
+            assert place == NOWHERE && mine == null && wish == null && rest == null;
             startNanos = newStartNanos;
             budgetNanos = newBudgetNanos;
             mayJoin = true;
             calledAtRest = false;
             idleSinceNanos = 0;
-            patient = false;
         }
 
         private boolean isWorker() {

@@ -32,7 +32,7 @@ final class CpuContractTest extends ContractSuite {
         };
     }
 
-    /** It carries out a recorded group as any other. */
+    /** This engine prepares nothing: a recorded group is enqueued as any other. */
     @Override
     protected Extent extent() {
         return Extent.everything()

@@ -16,6 +16,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.nccl4j.collectives.AllToAllVPlan;
 import org.nccl4j.collectives.BlockLayout;
@@ -34,10 +35,57 @@ import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.ReduceOp;
+import org.nccl4j.collectives.UnsupportedException;
 
 /** One failure ends a communicator on all its ranks, says who did what, and nothing else. */
 final class FailureTest {
     private static final Duration SHORT = Duration.ofMillis(300);
+
+    // ---- what cannot be told
+
+    /** What is thrown where nothing is left to put it into words. */
+    private static final class Unspeakable extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+        private final transient Error instead;
+
+        Unspeakable(Error instead) {
+            this.instead = instead;
+        }
+
+        @Override
+        public String toString() {
+            throw instead;
+        }
+    }
+
+    private static List<Error> errors() {
+        return List.of(new StackOverflowError(), new OutOfMemoryError(), new InternalError());
+    }
+
+    @ParameterizedTest
+    @MethodSource("errors")
+    void anOperationThatBreaksWithoutWordsDoesNotEndAsASuccess(Error instead) {
+        for (int count : new int[] {1, 1 << 20}) {
+            HookedEngine engine =
+                    new HookedEngine(
+                            new DirectEngine(),
+                            (operation, share) -> {
+                                throw new Unspeakable(instead);
+                            });
+            try (World world = new World(2, 2, engine, config -> config)) {
+                world.allReduce(0, world.zeros(0, count));
+                world.allReduce(1, world.zeros(1, count));
+                for (int rank = 0; rank < 2; rank++) {
+                    DeviceStream stream = world.stream(rank);
+                    assertThatThrownBy(() -> stream.synchronize(World.LONG))
+                            .isInstanceOf(UnsupportedException.class)
+                            .hasMessageContaining("create a new communicator");
+                    assertThat(stream.poll()).isTrue();
+                }
+                assertThat(world.rank(0).status()).isInstanceOf(CommunicatorStatus.Aborted.class);
+            }
+        }
+    }
 
     // ---- ranks that disagree
 

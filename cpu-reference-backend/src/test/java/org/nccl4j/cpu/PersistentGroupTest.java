@@ -5,10 +5,13 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -192,6 +195,12 @@ final class PersistentGroupTest {
                 kind, type, reductions, count, random.nextInt(size), inPlace);
     }
 
+    /** What plain kernels combine may be too much for one that holds the lock. */
+    private static boolean mayTakeLong(KnownOperation.Shape shape) {
+        long elements = (long) shape.count() * shape.ranks() * shape.ranks();
+        return shape.kind().reduces() && shape.type().bytes(elements) > 4 << 10;
+    }
+
     /** Six times, each against a group that was recorded anew on another communicator. */
     private void compare(
             World world,
@@ -219,10 +228,10 @@ final class PersistentGroupTest {
             }
             int prepared = engine.prepared.get() - preparedBefore;
             int operations = shape.kind() == OperationKind.SEND_RECV ? shape.ranks() : 1;
-            if (choice.isDirect()) {
+            if (choice.isDirect() && (prepared > 0 || !mayTakeLong(shape))) {
                 assertThat(prepared).as("seed %d, %s", seed, shape).isEqualTo(operations);
             } else if (choice != Choice.SELECTING) {
-                assertThat(prepared).isZero();
+                assertThat(prepared).as("seed %d, %s", seed, shape).isZero();
             }
             assertThat(engine.atOnce.get() - atOnceBefore)
                     .as("seed %d, %s", seed, shape)
@@ -342,6 +351,92 @@ final class PersistentGroupTest {
                 large.issueAndCheck(random);
             }
             assertThat(engine.atOnce.get()).isEqualTo(3);
+        }
+    }
+
+    @Test
+    void whatHasManyRangesIsNeverRunAtOnce() {
+        for (int size : new int[] {24, 40}) {
+            HookedEngine engine = direct();
+            try (World world = world(size, engine)) {
+                DeviceBuffer[] send = new DeviceBuffer[size];
+                DeviceBuffer[] recv = new DeviceBuffer[size];
+                Arrays.setAll(send, rank -> world.zeros(rank, 1));
+                Arrays.setAll(recv, rank -> world.zeros(rank, size));
+                RecordedGroup group =
+                        world.backend.record(recorded -> {
+                            for (int rank = 0; rank < size; rank++) {
+                                recorded.on(world.rank(rank))
+                                        .allGather(
+                                                send[rank],
+                                                recv[rank],
+                                                1,
+                                                DataType.UINT8,
+                                                world.stream(rank));
+                            }
+                        });
+                for (int i = 0; i < 5; i++) {
+                    group.issue();
+                    world.synchronize();
+                }
+                assertThat(engine.prepared.get()).isZero();
+            }
+        }
+    }
+
+    @Test
+    void whatSlowKernelsCombineIsNeverRunAtOnce() {
+        HookedEngine engine = direct();
+        try (World world = world(2, engine)) {
+            DeviceBuffer[] buffers = {world.zeros(0, 1024), world.zeros(1, 1024)};
+            RecordedGroup group =
+                    world.backend.record(recorded -> {
+                        for (int rank = 0; rank < 2; rank++) {
+                            recorded.on(world.rank(rank))
+                                    .allReduce(
+                                            buffers[rank],
+                                            buffers[rank],
+                                            4096,
+                                            DataType.FLOAT8E4M3,
+                                            ReduceOp.AVG,
+                                            world.stream(rank));
+                        }
+                    });
+            for (int i = 0; i < 5; i++) {
+                group.issue();
+                world.synchronize();
+            }
+            assertThat(engine.prepared.get()).isZero();
+        }
+    }
+
+    @Test
+    void memoryOfAFileIsNeverTouchedAtOnce(@TempDir Path folder) throws Exception {
+        HookedEngine engine = direct();
+        try (World world = world(2, engine);
+                Arena arena = Arena.ofShared();
+                FileChannel file =
+                        FileChannel.open(
+                                folder.resolve("data"),
+                                StandardOpenOption.CREATE,
+                                StandardOpenOption.READ,
+                                StandardOpenOption.WRITE)) {
+            MemorySegment mapped = file.map(FileChannel.MapMode.READ_WRITE, 0, 64, arena);
+            DeviceBuffer[] buffers = {
+                DeviceBuffer.wrap(mapped).slice(8, 8), world.ints(1, 1, 2),
+            };
+            RecordedGroup group =
+                    world.backend.record(recorded -> {
+                        for (int rank = 0; rank < 2; rank++) {
+                            sum(recorded, world.rank(rank), buffers[rank], world.stream(rank));
+                        }
+                    });
+            for (int i = 0; i < 5; i++) {
+                group.issue();
+                world.synchronize();
+            }
+            assertThat(engine.prepared.get()).isZero();
+            assertThat(World.toArray(buffers[0])).containsExactly(16, 32);
         }
     }
 
@@ -933,6 +1028,7 @@ final class PersistentGroupTest {
                 sums.check();
                 more.check();
             }
+            assertThat(engine.prepared.get()).isZero();
             world.backend.closeAll(others);
         }
     }
@@ -1192,7 +1288,8 @@ final class PersistentGroupTest {
                 try (Scene scene = new Scene(prepared, abort, (operation, share) -> {})) {
                     int atOnce = scene.engine.atOnce.get();
                     obstacle.issue(scene);
-                    if (obstacle != Obstacle.INTERRUPTED) {
+                    if (obstacle != Obstacle.INTERRUPTED
+                            && obstacle != Obstacle.A_BODY_OF_ANOTHER_THREAD_TOUCHES_BOTH) {
                         assertThat(scene.engine.atOnce.get() - atOnce).isZero();
                     }
                     looks.add(scene.look());
