@@ -66,8 +66,8 @@ exports nccl.map "" 'nccl*' 'pnccl*'
 library() { # FOLDER SONAME MAP SOURCES-AND-FLAGS...
     folder=$work/$1 soname=$2 map=$3
     shift 3
-    # Device threads run until the process ends, so that no library may be unloaded.
-    $compiler $flags -shared -Wl,-soname,"$soname" -Wl,--version-script="$work/$map" -Wl,-z,nodelete -Wl,-z,defs \
+    # Device threads run until the process ends, so that no library may be unloaded. -Wl splits a path at commas.
+    $compiler $flags -shared -Wl,-soname,"$soname" -Xlinker --version-script="$work/$map" -Wl,-z,nodelete -Wl,-z,defs \
         -Wl,-Bsymbolic-functions -Wl,-rpath,'$ORIGIN' -o "$folder/$soname" "$@"
 }
 
@@ -80,10 +80,9 @@ jobs=
 start() { "$@" & jobs="$jobs $!"; }
 for pair in "2.30 13 13000 23007" "2.18 12 12040 21805"; do
     set -- $pair
-    machine="-L$work/$1 -lnccl4j-emulator"
-    start library "$1" "libcudart.so.$2" "cudart$2.map" "-DEMU_CUDART_VERSION=$3" cudart.c $machine
-    start library "$1" libcuda.so.1 cuda.map cuda.c $machine
-    start library "$1" libnccl.so.2 nccl.map "-DEMU_NCCL_VERSION=$4" nccl*.c $machine -lm
+    start library "$1" "libcudart.so.$2" "cudart$2.map" "-DEMU_CUDART_VERSION=$3" cudart.c -L"$work/$1" -lnccl4j-emulator
+    start library "$1" libcuda.so.1 cuda.map cuda.c -L"$work/$1" -lnccl4j-emulator
+    start library "$1" libnccl.so.2 nccl.map "-DEMU_NCCL_VERSION=$4" nccl*.c -L"$work/$1" -lnccl4j-emulator -lm
 done
 for source in stub/*.c; do
     case $source in

@@ -28,13 +28,26 @@ final class EmulatorBuildTest {
         Path stale = Files.createDirectories(target.resolve("2.30")).resolve("libnccl.so.2");
         Files.createFile(stale);
 
-        assertThat(build("no-such-compiler")).isZero();
+        assertThat(build("no-such-compiler", target)).isZero();
 
         assertThat(stale).doesNotExist();
         assertThatThrownBy(() -> EmulatorLibraries.in(target, "2.30"))
                 .isInstanceOf(TestAbortedException.class)
                 .hasMessageStartingWith("unsupported: ")
                 .hasMessageContaining("no C compiler (no-such-compiler) on the PATH");
+    }
+
+    /** A home folder may have any name. */
+    @Test
+    void theFolderMayHaveBlanksAccentsAndCommas() throws Exception {
+        Path folder = target.resolve("un café, deux");
+        assertThat(build("cc", folder)).isZero();
+
+        EmulatorLibraries libraries = EmulatorLibraries.in(folder, "2.30");
+        assertThat(libraries.folder().resolve("libnccl.so.2")).isRegularFile();
+        assertThat(libraries.cudaRuntime()).isRegularFile();
+        assertThat(folder.resolve("2.18/libcudart.so.12")).isRegularFile();
+        assertThat(folder.resolve("tests/nccl_test")).isExecutable();
     }
 
     @Test
@@ -44,15 +57,16 @@ final class EmulatorBuildTest {
                 .hasMessageContaining("build-emulator.sh");
     }
 
-    private int build(String compiler) throws IOException, InterruptedException {
+    private static int build(String compiler, Path folder)
+            throws IOException, InterruptedException {
         ProcessBuilder builder =
                 new ProcessBuilder(
                         Path.of("build-emulator.sh").toAbsolutePath().toString(),
-                        target.toString());
+                        folder.toString());
         builder.environment().put("CC", compiler);
         builder.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD);
         Process process = builder.start();
-        assertThat(process.waitFor(30, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.waitFor(120, TimeUnit.SECONDS)).isTrue();
         return process.exitValue();
     }
 }
