@@ -16,7 +16,7 @@ final class Help {
 
     private static final Pattern COMMAND =
             Pattern.compile(
-                    "\\bbench (?=<program>|allreduce|info|explain|calibrate|"
+                    "(?<![\\w/-])bench (?=<program>|allreduce|info|explain|calibrate|"
                             + Arrays.stream(Program.values())
                                     .map(Program::label)
                                     .collect(Collectors.joining("|"))
@@ -240,7 +240,7 @@ final class Help {
                       auto        chooses by size, by what bench calibrate has measured; the default
                       direct      shared memory, one pass
                       reference   the textbook's rings, chains and exchanges
-                    or algorithms that bench/bench explain --help lists by collective: one, such as tree,
+                    or algorithms that bench explain --help lists by collective: one, such as tree,
                     or several with commas between, such as double-tree,bruck, none twice and no two
                     for one collective. What they cannot do is run by reference; standard error says
                     so.

@@ -2,11 +2,14 @@ package org.nccl4j.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The usage keeps nccl-tests' shape and order; what is ours is all there. */
 final class HelpTest {
@@ -79,6 +82,25 @@ final class HelpTest {
                 .noneMatch(line -> line.matches("  bench [a-z].*"))
                 .allMatch(line -> line.length() <= 100);
         assertThat(Help.called("bench", Help.overview())).isEqualTo(Help.overview());
+    }
+
+    /** What is shown can be pasted: no launcher within a launcher. */
+    @ParameterizedTest
+    @ValueSource(strings = {"bench/bench", "/opt/nccl4j/bench/bench", "bench"})
+    void noHelpNamesTheLauncherTwice(String launcher) {
+        List<List<String>> texts =
+                new ArrayList<>(
+                        List.of(Help.overview(), Help.info(), Help.explain(), Help.calibrate()));
+        Stream.of(Program.values()).map(Help::usage).forEach(texts::add);
+        for (List<String> text : texts) {
+            assertThat(text).noneMatch(line -> line.contains("bench/bench"));
+            assertThat(Help.called(launcher, text))
+                    .noneMatch(line -> line.contains("bench/bench/bench"))
+                    .noneMatch(line -> line.contains(launcher + "/" + launcher))
+                    .noneMatch(line -> line.contains(launcher + " " + launcher));
+            assertThat(Help.called(launcher, Help.called(launcher, text)))
+                    .isEqualTo(Help.called(launcher, text));
+        }
     }
 
     @Test
