@@ -1,5 +1,6 @@
 package org.nccl4j.bench;
 
+import java.io.IOException;
 import java.util.Collection;
 import java.util.Locale;
 import java.util.Map;
@@ -11,7 +12,6 @@ import org.openjdk.jmh.results.Result;
 import org.openjdk.jmh.results.RunResult;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
-import org.openjdk.jmh.runner.options.CommandLineOptionException;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
 
@@ -30,11 +30,12 @@ public final class CallCost {
      *
      * @param arguments JMH's options
      */
-    public static void main(String[] arguments) throws RunnerException, CommandLineOptionException {
+    public static void main(String[] arguments) throws RunnerException, IOException {
+        CommandLineOptions options = JmhWords.parse("bench/jmh call-cost", arguments);
         Collection<RunResult> results =
                 new Runner(
                                 new OptionsBuilder()
-                                        .parent(new CommandLineOptions(arguments))
+                                        .parent(options)
                                         .include(CallCostBenchmark.class.getName())
                                         .addProfiler(GCProfiler.class)
                                         .addProfiler(CpuTimeProfiler.class)

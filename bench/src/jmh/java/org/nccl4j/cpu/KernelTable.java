@@ -1,14 +1,15 @@
 package org.nccl4j.cpu;
 
+import java.io.IOException;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import org.nccl4j.bench.JmhWords;
 import org.openjdk.jmh.profile.GCProfiler;
 import org.openjdk.jmh.results.RunResult;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
-import org.openjdk.jmh.runner.options.CommandLineOptionException;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
 
@@ -27,11 +28,12 @@ public final class KernelTable {
      *
      * @param arguments JMH's options
      */
-    public static void main(String[] arguments) throws RunnerException, CommandLineOptionException {
+    public static void main(String[] arguments) throws RunnerException, IOException {
+        CommandLineOptions options = JmhWords.parse("bench/jmh kernels", arguments);
         Collection<RunResult> results =
                 new Runner(
                                 new OptionsBuilder()
-                                        .parent(new CommandLineOptions(arguments))
+                                        .parent(options)
                                         .include(KernelBenchmark.class.getName())
                                         .addProfiler(GCProfiler.class)
                                         .build())

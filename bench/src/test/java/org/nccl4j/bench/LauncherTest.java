@@ -39,7 +39,14 @@ final class LauncherTest {
                             .split(" "));
 
     private static final List<String> SCRIPTS =
-            List.of("mvnw", ".mvn/jdk25.sh", "bench/bench", "bench/image.sh", "examples/run");
+            List.of(
+                    "mvnw",
+                    ".mvn/jdk25.sh",
+                    ".mvn/nearest.sh",
+                    "bench/bench",
+                    "bench/image.sh",
+                    "bench/jmh",
+                    "examples/run");
 
     /** A program that prints its name and its arguments, one per line, and exits with 7. */
     private static final String ECHO = "#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n";
@@ -75,7 +82,21 @@ final class LauncherTest {
         Files.writeString(
                 examples.resolve("GradientAveraging.java"),
                 "public final class GradientAveraging {}\n");
-        Files.writeString(examples.resolve("Average.java"), "public final class Average {}\n");
+        Files.writeString(
+                examples.resolve("Average.java"),
+                """
+                /**
+                 * Averages, as {@link Other#average} does.
+                 */
+                public final class Average {
+                    /**
+                     * @param arguments none
+                     */
+                    public static void main(String[] arguments) {}
+                }
+                """);
+        Files.createDirectories(tree.resolve("bench/src/jmh/java"));
+        Files.createFile(tree.resolve("bench/src/jmh/java/KernelBenchmark.java"));
         jdk = jdk("jdk-25", "25.0.1");
         Path tools = Files.createDirectory(folder.resolve("tools"));
         for (String tool : TOOLS) {
@@ -248,8 +269,9 @@ final class LauncherTest {
 
     @ParameterizedTest
     @CsvSource({
-        "averge, examples/run: there is no example 'averge'; the examples are:",
-        "Averag, examples/run: there is no example 'Averag'; the examples are:",
+        "averge, examples/run: there is no example 'averge' (did you mean Average?); the examples are:",
+        "Averag, examples/run: there is no example 'Averag' (did you mean Average?); the examples are:",
+        "Nothing, examples/run: there is no example 'Nothing'; the examples are:",
         "'', usage: examples/run EXAMPLE [arguments]; the examples are:"
     })
     void anExampleThatIsNotThereIsRefusedBeforeTheBuild(String name, String says) throws Exception {
@@ -271,6 +293,73 @@ final class LauncherTest {
                 .contains(
                         "    Average",
                         "  examples/run GradientAveraging cpu 4         a backend, and how many ranks");
+    }
+
+    @Test
+    void anExampleTellsWhatItIsAndTakesBeforeTheBuild() throws Exception {
+        assertThat(run(tree, "examples/run", "Average", "--help"))
+                .isEqualTo(
+                        new Result(
+                                0,
+                                List.of(
+                                        "usage: examples/run Average",
+                                        "",
+                                        "Averages, as Other#average does.",
+                                        "",
+                                        "arguments: none"),
+                                List.of()));
+        assertThat(run(tree, "examples/run", "Average", "4", "ranks"))
+                .isEqualTo(
+                        new Result(
+                                2,
+                                List.of(),
+                                List.of(
+                                        "examples/run: Average takes no arguments, got '4 ranks'")));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"--help", "call-cost --help", "kernels -f 1 --help"})
+    void theHelpOfTheMicrobenchmarksNeedsNoBuild(String words) throws Exception {
+        List<String> command = new ArrayList<>(List.of("bench/jmh"));
+        command.addAll(List.of(words.split(" ")));
+        Result result = run(tree, command.toArray(String[]::new));
+        assertThat(result.status()).isZero();
+        assertThat(result.err()).isEmpty();
+        assertThat(result.out()).anyMatch(line -> line.startsWith("  bench/jmh call-cost "));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"kernel, kernels", "call-cots, call-cost"})
+    void aWordThatIsNearlyOneOfTheMicrobenchmarksIsRefused(String word, String meant)
+            throws Exception {
+        assertThat(run(tree, "bench/jmh", word))
+                .isEqualTo(
+                        new Result(
+                                2,
+                                List.of(),
+                                List.of(
+                                        "bench/jmh: there is no benchmark '"
+                                                + word
+                                                + "' (did you mean "
+                                                + meant
+                                                + "?); bench/jmh --help tells more")));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"bench/jmh Kernel", "bench/jmh", "examples/run Average"})
+    void aBuildIsAnnouncedAndItsColoursAreNotPassedOn(String line) throws Exception {
+        Path maven = folder.resolve("maven");
+        script(maven.resolve("bin/mvn"), "#!/bin/sh\nprintf '\\033[0mwarning\\033[0m\\n'\n");
+        environment.put("MAVEN_HOME", maven.toString());
+        Files.createDirectories(tree.resolve("bench/target/jmh"));
+        Files.writeString(tree.resolve("bench/target/jmh/jmh-classpath"), "jmh.jar");
+        String[] words = line.split(" ");
+        Result result = run(tree, words);
+        assertThat(result.err())
+                .containsExactly(
+                        words[0] + ": building what has changed (a minute or two the first time)",
+                        "warning");
+        assertThat(result.out()).startsWith(jdk.resolve("bin/java").toString());
     }
 
     /** An emulator whose build says what a test wants it to, and a JVM that shows the variable. */
@@ -422,6 +511,18 @@ final class LauncherTest {
         assertThat(result.status()).isEqualTo(7);
         assertThat(result.err()).isEmpty();
         assertThat(result.out()).contains(image.toString()).endsWith("sendrecv");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"examples/run, usage: examples/run EXAMPLE", "bench/jmh, Builds and runs the JMH"})
+    void otherScriptsMayBeLinkedToo(String script, String begins) throws Exception {
+        Path links = Files.createDirectories(folder.resolve("links/deep"));
+        Files.createSymbolicLink(links.resolve("first"), tree.resolve(script));
+        Files.createSymbolicLink(folder.resolve("links/second"), Path.of("deep/first"));
+        Result result = run(folder, "links/second", "--help");
+        assertThat(result.err()).isEmpty();
+        assertThat(result.status()).isZero();
+        assertThat(result.out().getFirst()).startsWith(begins);
     }
 
     @ParameterizedTest
