@@ -12,6 +12,27 @@ class Help(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
 
+class Parser(argparse.ArgumentParser):
+    """Says which option was probably meant."""
+
+    def __init__(self, **named):
+        super().__init__(formatter_class=Help, **named)
+        self.option_names = ["--help"]
+
+    def add_argument(self, *names, **named):
+        self.option_names = [*getattr(self, "option_names", ()), *(n for n in names if n.startswith("--"))]
+        return super().add_argument(*names, **named)
+
+    def parse_args(self, args=None, namespace=None):
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            options = {plain(n): n for n in self.option_names}
+            near = [options[n] for w in rest if w.startswith("--")
+                    for n in difflib.get_close_matches(plain(w.split("=")[0]), options, 1)]
+            self.error(f"unrecognized arguments: {' '.join(rest)}{meant(near)}")
+        return found
+
+
 def parse_size(word):
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     unit = units.get(word[-1:].upper(), 1)
@@ -26,12 +47,15 @@ def plain(word):
     return word.lower().replace("_", "").replace("-", "")
 
 
+def meant(near):
+    return f" (did you mean {' and '.join(dict.fromkeys(near))}?)" if near else ""
+
+
 def unknown(words, known):
     """What to say of words that are none of those known: which there are, and what was probably meant."""
     spellings = {plain(k): k for k in known}
     near = [spellings[n] for w in words for n in difflib.get_close_matches(plain(w), spellings, 1)]
-    meant = f" (did you mean {' and '.join(dict.fromkeys(near))}?)" if near else ""
-    return f"there is no {', '.join(words)}; there are: {', '.join(known)}{meant}"
+    return f"there is no {', '.join(words)}; there are: {', '.join(known)}{meant(near)}"
 
 
 def listed(one, allowed=()):
@@ -50,7 +74,7 @@ def listed(one, allowed=()):
 
 
 class Progress:
-    """A line on standard error if that is a terminal."""
+    """A line on standard error that is overwritten, if that is a terminal; else a line for what is done."""
 
     def __init__(self, name):
         self.name = name
@@ -61,6 +85,10 @@ class Progress:
             sys.stderr.write("\r" + line[:150].ljust(self.shown))
             sys.stderr.flush()
             self.shown = len(line[:150])
+
+    def done(self, line):
+        if not sys.stderr.isatty():
+            self.say(line)
 
     def say(self, line):
         if self.shown:

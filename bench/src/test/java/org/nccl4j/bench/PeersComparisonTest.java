@@ -4,12 +4,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * {@code bench/peers/compare} and {@code growth} as far as they need no peer and measure nothing.
@@ -64,6 +67,132 @@ final class PeersComparisonTest {
         assertThat(refused.err())
                 .contains("there is no gatherall", "allreduce", "sendrecv")
                 .contains("did you mean allgather?");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "peers/compare, --opp, --op",
+        "peers/growth, --byts=1M, --bytes",
+        "check-selector, --qick, --quick"
+    })
+    void aMistypedOptionIsAnsweredWithTheNearest(String script, String typed, String meant)
+            throws Exception {
+        PythonScript.Result refused =
+                scripts.run(Map.of(), SCRIPTS.resolveSibling(script), "--rounds", "3", typed);
+        assertThat(refused.status()).isEqualTo(2);
+        assertThat(refused.err())
+                .endsWith(
+                        "error: unrecognized arguments: "
+                                + typed
+                                + " (did you mean "
+                                + meant
+                                + "?)\n");
+        assertThat(scripts.run(Map.of(), SCRIPTS.resolveSibling(script), "--xx").err())
+                .endsWith("error: unrecognized arguments: --xx\n");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"peers/compare", "peers/growth", "check-selector"})
+    void aLinkRunsTheScriptThatItLeadsTo(String script) throws Exception {
+        Path link =
+                Files.createSymbolicLink(
+                        folder.resolve("link"), SCRIPTS.resolveSibling(script).toAbsolutePath());
+        PythonScript.Result help = scripts.run(Map.of(), link, "--help");
+        Files.delete(link);
+        assertThat(help.status()).as("%s", help).isZero();
+        assertThat(help.out()).startsWith("usage: bench/" + script);
+    }
+
+    /**
+     * {@code compare} with programs that measure nothing: three cells of one round, and a signal at
+     * a turn.
+     */
+    private PythonScript.Result pretend(int signalledTurn, String signal, String... more)
+            throws Exception {
+        Path driver =
+                Files.writeString(
+                        folder.resolve("driver.py"),
+                        """
+                        import importlib.machinery, importlib.util, os, signal, sys
+                        sys.dont_write_bytecode = True
+                        path, turn, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+                        loader = importlib.machinery.SourceFileLoader("compare", path)
+                        compare = importlib.util.module_from_spec(
+                            importlib.util.spec_from_loader("compare", loader))
+                        loader.exec_module(compare)
+                        sys.argv = ["compare", *sys.argv[4:]]
+                        turns = [0]
+
+                        class Program:
+                            def __init__(self, series):
+                                self.series = series
+
+                            def turn(self):
+                                turns[0] += 1
+                                if turns[0] == turn:
+                                    os.kill(os.getpid(), getattr(signal, name))
+                                return [(self.series, 10.0)], 0
+
+                            def close(self):
+                                pass
+
+                            kill = close
+
+                        programs = compare.programs
+                        programs.missing = lambda kinds: {}
+                        programs.build = lambda kinds, say: None
+                        programs.facts = lambda kinds: {}
+                        programs.start = lambda folder, series, *rest: Program(series)
+                        try:
+                            sys.exit(compare.main())
+                        except compare.Terminated:
+                            sys.exit(143)
+                        except KeyboardInterrupt:
+                            sys.exit(130)
+                        """);
+        List<String> words =
+                new ArrayList<>(
+                        List.of(
+                                SCRIPTS.resolve("compare").toString(),
+                                Integer.toString(signalledTurn),
+                                signal,
+                                "--op=allreduce",
+                                "--ranks=2",
+                                "--sizes=1K,2K,4K",
+                                "--peers=none",
+                                "--variants=none",
+                                "--rounds=1",
+                                "--csv=" + folder.resolve("pretended.csv")));
+        words.addAll(List.of(more));
+        return scripts.run(Map.of(), driver, words.toArray(String[]::new));
+    }
+
+    @Test
+    void whereThereIsNoTerminalEachCellIsALine() throws Exception {
+        PythonScript.Result result = pretend(0, "SIGTERM");
+        assertThat(result.status()).as("%s", result).isZero();
+        assertThat(result.err().lines())
+                .containsExactly(
+                        "compare: 1 of 3 cells done, about 1 min left",
+                        "compare: 2 of 3 cells done, about 1 min left",
+                        "compare: 3 of 3 cells done");
+    }
+
+    /** Ours and the bound take a turn per cell, so the third turn is in the second cell. */
+    @ParameterizedTest
+    @CsvSource({"SIGTERM, 143", "SIGINT, 130"})
+    void anInterruptedComparisonSaysHowToGoOn(String signal, int status) throws Exception {
+        PythonScript.Result result = pretend(3, signal);
+        assertThat(result.status()).as("%s", result).isEqualTo(status);
+        assertThat(result.out()).isEmpty();
+        assertThat(result.err().lines())
+                .containsExactly(
+                        "compare: 1 of 3 cells done, about 1 min left",
+                        "compare: interrupted; --resume goes on");
+        assertThat(pretend(0, signal, "--resume").err().lines())
+                .containsExactly(
+                        "compare: 2 of 3 cells done, about 1 min left",
+                        "compare: 3 of 3 cells done");
     }
 
     /** The file has what each row below says; times of a row are of one round after the other. */
