@@ -58,6 +58,11 @@ final class CNumber {
         }
     }
 
+    /** True if {@link #parseInteger} ignores nothing of a text. */
+    static boolean isInteger(String text) {
+        return INTEGER.matcher(text).matches();
+    }
+
     /** {@link #parseInteger} for a C {@code int}; empty where the value does not fit in one. */
     static OptionalInt parseInt(String text) {
         long value = parseInteger(text);

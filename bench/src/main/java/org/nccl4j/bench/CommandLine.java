@@ -186,7 +186,14 @@ final class CommandLine {
                 default -> {
                     // The launcher has read it.
                     if (!word.matches("--emulator(=.*)?")) {
-                        console.err("bench: info takes --json, --emulator and --help, not " + word);
+                        String question =
+                                Nearest.question(
+                                        Nearest.to(
+                                                word, List.of("--json", "--emulator", "--help")));
+                        console.err(
+                                "bench: info takes --json, --emulator and --help, not "
+                                        + word
+                                        + (question.isEmpty() ? "" : "." + question));
                         return new Exit(ExitCode.ARGUMENTS);
                     }
                 }
@@ -288,6 +295,8 @@ final class CommandLine {
                     case GetOpt.Rejected rejected -> {
                         return reject(rejected);
                     }
+                    case GetOpt.Stray(String word) ->
+                            console.err("bench: '" + word + "' is no option; ignored");
                     case GetOpt.Option(Flag flag, String value) -> {
                         if (flag == Flag.HELP) {
                             Help.called(Help.LAUNCHER, Help.usage(program)).forEach(console::out);
@@ -309,11 +318,10 @@ final class CommandLine {
         console.err(rejected.message());
         console.out("invalid option '?'");
         Help.called(Help.LAUNCHER, Help.usage(program)).forEach(console::out);
-        // Last, below the usage, where it is still on the screen.
+        // Once more below the usage, where it is still on the screen.
+        String reason = rejected.message().substring(program.executable().length() + 2);
         String question = Nearest.question(rejected.suggestions());
-        if (!question.isEmpty()) {
-            console.err("bench:" + question);
-        }
+        console.err("bench: " + reason + (question.isEmpty() ? "" : "." + question));
         // nccl-tests exits 0 here, which hides a mistyped option from every script.
         return new Exit(ExitCode.ARGUMENTS);
     }
@@ -394,7 +402,7 @@ final class CommandLine {
         }
     }
 
-    private static int integer(Flag flag, String value) throws Refusal {
+    private int integer(Flag flag, String value) throws Refusal {
         // nccl-tests keeps the low 32 bits, which turns a large number into any other.
         OptionalInt number = CNumber.parseInt(value);
         if (number.isEmpty()) {
@@ -404,6 +412,10 @@ final class CommandLine {
                             + " "
                             + value
                             + ": the number does not fit in 32 bits");
+        }
+        if (!CNumber.isInteger(value)) {
+            console.err(
+                    "bench: " + flag.typed() + " " + value + " is read as " + number.getAsInt());
         }
         return number.getAsInt();
     }
@@ -610,7 +622,7 @@ final class CommandLine {
         return Optional.empty();
     }
 
-    private static TimeAverage average(String value) throws Refusal {
+    private TimeAverage average(String value) throws Refusal {
         int number = integer(Flag.AVERAGE, value);
         TimeAverage[] averages = TimeAverage.values();
         if (number < 0 || number >= averages.length) {

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -46,6 +47,18 @@ record ExplainOptions(
                     "--backend",
                     "--help");
 
+    /** What others call an option. */
+    private static final Map<String, String> ELSEWHERE =
+            Map.of(
+                    "--ranks", "--ngpus",
+                    "--nranks", "--ngpus",
+                    "--gpus", "--ngpus",
+                    "--size", "--minbytes",
+                    "--bytes", "--minbytes",
+                    "--type", "--datatype",
+                    "--dtype", "--datatype",
+                    "-n", "-g");
+
     /** Parses what follows {@code explain}; help is not among it. */
     static ExplainOptions parse(List<String> words) throws Refusal {
         Optional<String> operation = Optional.empty();
@@ -73,7 +86,7 @@ record ExplainOptions(
                         "unknown option "
                                 + option
                                 + "."
-                                + Nearest.question(Nearest.to(option, OPTIONS))
+                                + Nearest.question(near(option))
                                 + " See bench/bench explain --help.");
             }
             if (equals < 0 && !rest.hasNext()) {
@@ -101,6 +114,11 @@ record ExplainOptions(
                 bytes / type.widthBytes() * type.widthBytes(),
                 svgFile,
                 backend);
+    }
+
+    private static List<String> near(String option) {
+        String meant = ELSEWHERE.get(option);
+        return meant == null ? Nearest.to(option, OPTIONS) : List.of(meant);
     }
 
     private static boolean isOption(String word) {

@@ -29,6 +29,9 @@ final class GetOpt {
      */
     record Rejected(String message, List<String> suggestions) implements Event {}
 
+    /** A word before {@code --} that is neither an option nor the value of one. */
+    record Stray(String word) implements Event {}
+
     private static final List<Flag> NCCL_TESTS =
             Arrays.stream(Flag.values()).filter(flag -> !flag.isOurs()).toList();
 
@@ -49,7 +52,7 @@ final class GetOpt {
      * Scans the words behind a program's name.
      *
      * @param program the name in messages
-     * @return the options in their order; a {@link Rejected} can only be the last
+     * @return the options and stray words in their order; a {@link Rejected} can only be the last
      */
     static List<Event> scan(String program, List<String> words) {
         GetOpt scan = new GetOpt(program, words);
@@ -66,6 +69,8 @@ final class GetOpt {
                 longOption(word.substring(2));
             } else if (word.startsWith("-") && word.length() > 1) {
                 letters(word.substring(1));
+            } else {
+                events.add(new Stray(word));
             }
         }
     }

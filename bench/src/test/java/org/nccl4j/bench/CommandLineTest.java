@@ -320,7 +320,6 @@ final class CommandLineTest {
                 "-t -2 | bench: -t -2: at least 1 thread is needed",
                 "-g 0 | bench: -g 0: at least 1 device per thread is needed",
                 "-n 0 | bench: -n 0: at least 1 timed iteration is needed",
-                "-n foo | bench: -n 0: at least 1 timed iteration is needed",
                 "-m 0 | bench: -m 0: at least 1 operation per iteration is needed",
                 "-u -1 | bench: -u -1: buffers can only be shifted forward, by 0 or more",
                 "-b 0 | bench: -b 0 times a factor of 2 stays 0 for ever: start at 1 or more, or step with -i",
@@ -349,7 +348,9 @@ final class CommandLineTest {
     @Test
     void anUnknownOptionEndsWithTheUsage() {
         assertThat(exit("all_reduce -q")).isEqualTo(ExitCode.ARGUMENTS);
-        assertThat(captured.errLines()).containsExactly("all_reduce_perf: invalid option -- 'q'");
+        assertThat(captured.errLines())
+                .containsExactly(
+                        "all_reduce_perf: invalid option -- 'q'", "bench: invalid option -- 'q'");
         assertThat(captured.outLines()).startsWith("invalid option '?'", "USAGE: all_reduce_perf ");
     }
 
@@ -359,7 +360,32 @@ final class CommandLineTest {
         assertThat(captured.errLines())
                 .containsExactly(
                         "all_reduce_perf: unrecognized option '--min-bytes'",
-                        "bench: Did you mean --minbytes?");
+                        "bench: unrecognized option '--min-bytes'. Did you mean --minbytes?");
+    }
+
+    /** As nccl-tests does, but not silently. */
+    @Test
+    void whatIsNotReadIsSaid() {
+        assertThat(run("all_reduce allgather -n 1K -b 8").timing().iterations()).isEqualTo(1);
+        assertThat(captured.errLines())
+                .containsExactly(
+                        "bench: 'allgather' is no option; ignored", "bench: -n 1K is read as 1");
+        assertThat(captured.out()).isEmpty();
+    }
+
+    @Test
+    void whatIsReadAsAnotherNumberIsSaidBeforeItIsRefused() {
+        refused(
+                "all_reduce -n foo",
+                "bench: -n foo is read as 0",
+                "bench: -n 0: at least 1 timed iteration is needed");
+    }
+
+    @Test
+    void anUnknownOptionOfInfoNamesTheNearest() {
+        refused(
+                "info --jsn",
+                "bench: info takes --json, --emulator and --help, not --jsn. Did you mean --json?");
     }
 
     @Test

@@ -73,6 +73,7 @@ final class ExplainTest {
                 "allreduc | (did you mean all-reduce?)",
                 "sendrecv | no algorithm is described for 'sendrecv'",
                 "allreduce --algos ring | unknown option --algos. Did you mean --algo?",
+                "allreduce --ranks 4 | unknown option --ranks. Did you mean --ngpus?",
                 "allreduce reduce | one collective at a time",
                 "allreduce -g | -g needs a value",
                 "allreduce -g 0 | the number of ranks must be 1 or more",

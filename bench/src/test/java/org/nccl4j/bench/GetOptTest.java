@@ -55,9 +55,13 @@ final class GetOptTest {
     }
 
     @Test
-    void strayWordsAreSkippedAndTwoDashesEndTheOptions() {
+    void strayWordsAreNoOptionsAndTwoDashesEndTheOptions() {
         assertThat(scan("x", "-", "-b", "8", "y", "--", "-b", "9"))
-                .containsExactly(option(Flag.MIN_BYTES, "8"));
+                .containsExactly(
+                        new GetOpt.Stray("x"),
+                        new GetOpt.Stray("-"),
+                        option(Flag.MIN_BYTES, "8"),
+                        new GetOpt.Stray("y"));
     }
 
     @Test
