@@ -8,8 +8,9 @@ package org.nccl4j.collectives;
  */
 public interface RecordedGroup {
     /**
-     * Enqueues all its operations, as if recorded anew. Allocates nothing in steady state. A backend
-     * may have completed small ones when it returns; that is for the streams to tell all the same.
+     * Enqueues all its operations, as if recorded anew. Allocates nothing in steady state. A
+     * backend may have completed small ones when it returns; that is for the streams to tell all
+     * the same.
      *
      * @throws InvalidArgumentException if a buffer or stream has been closed since; nothing is
      *     enqueued
