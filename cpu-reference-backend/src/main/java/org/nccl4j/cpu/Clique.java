@@ -30,6 +30,9 @@ final class Clique {
     /** Joined operations that are not complete; while there are any, buffers may be in use. */
     int running;
 
+    /** Ranks that are closing, as {@link Member#setClosing} counts. */
+    int closingMembers;
+
     /** Ranks that have closed. */
     int closedMembers;
 
@@ -154,10 +157,12 @@ final class Clique {
         }
     }
 
-    /** The same for who has the scheduler's lock, and knows the {@link #edge}. */
-    void countSentWithLock(int edge, long bytes) {
+    /** The same for several {@linkplain #edge edges}, with the scheduler's lock. */
+    void countSentWithLock(int[] edges, long[] bytes) {
         assert Thread.holdsLock(scheduler);
-        sentWithLock[edge] += bytes;
+        for (int i = 0; i < edges.length; i++) {
+            sentWithLock[edges[i]] += bytes[i];
+        }
     }
 
     /** A rank's traffic so far. Any thread; takes the scheduler's lock. */

@@ -203,12 +203,13 @@ public final class CpuBackend implements Backend {
 
     @Override
     public void group(Consumer<Group> body) {
-        OpenGroup.record(body).issue();
+        new CpuRecordedGroup(OpenGroup.record(body), null).issue();
     }
 
     @Override
     public RecordedGroup record(Consumer<Group> body) {
-        return OpenGroup.record(body);
+        List<CpuRecordedGroup.Call> calls = OpenGroup.record(body);
+        return new CpuRecordedGroup(calls, PersistentGroup.of(calls));
     }
 
     @Override

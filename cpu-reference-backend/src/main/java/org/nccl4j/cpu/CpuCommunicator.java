@@ -292,7 +292,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
             if (clique.cause != null) {
                 return new CommunicatorStatus.Failed(clique.cause);
             }
-            return member.closing
+            return member.isClosing()
                     ? new CommunicatorStatus.Closing()
                     : new CommunicatorStatus.Ready();
         }
@@ -412,10 +412,10 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
     /** Whether the caller closes it: not if it is closed or another thread closes it. */
     private boolean beginClosing() {
         synchronized (scheduler) {
-            if (member.closed || member.closing) {
+            if (member.closed || member.isClosing()) {
                 return false;
             }
-            member.closing = true;
+            member.setClosing(true);
             return true;
         }
     }
@@ -424,7 +424,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
     private void reopen() {
         Chore chores;
         synchronized (scheduler) {
-            member.closing = false;
+            member.setClosing(false);
             clique.waiters.wake(scheduler);
             chores = scheduler.takeChores(0);
         }
@@ -441,7 +441,7 @@ final class CpuCommunicator extends CheckedOperations implements Communicator {
                 new Waiter() {
                     @Override
                     boolean isOver() {
-                        return member.closed || !member.closing;
+                        return member.closed || !member.isClosing();
                     }
 
                     @Override

@@ -17,21 +17,31 @@ final class CpuRecordedGroup implements RecordedGroup {
 
     private final List<Call> calls;
 
-    /** How it is run where it is issued; null if it cannot be, or that is not known yet. */
-    private PersistentGroup persistent;
+    /** Of all calls; null if there are none. */
+    private final Scheduler scheduler;
 
-    private int timesEnqueued;
+    /** How it is run where it is issued; null if it cannot be. */
+    private final PersistentGroup persistent;
 
-    CpuRecordedGroup(List<Call> calls) {
+    /**
+     * A group.
+     *
+     * @param calls what was recorded
+     * @param persistent how it is run where it is issued; null if it cannot be, or is to be issued
+     *     once only
+     */
+    CpuRecordedGroup(List<Call> calls, PersistentGroup persistent) {
         this.calls = calls;
+        this.scheduler =
+                calls.isEmpty() ? null : calls.getFirst().communicator().member().clique.scheduler;
+        this.persistent = persistent;
     }
 
     @Override
     public void issue() {
-        if (calls.isEmpty()) {
+        if (scheduler == null) {
             return;
         }
-        Scheduler scheduler = calls.getFirst().communicator().member().clique.scheduler;
         Chore chores;
         synchronized (scheduler) {
             if (persistent != null && persistent.isReady()) {
@@ -43,7 +53,6 @@ final class CpuRecordedGroup implements RecordedGroup {
             } else {
                 checkAll();
                 enqueueAll();
-                prepareIfTime();
             }
             scheduler.drive();
             chores = scheduler.takeChores(Scheduler.SMALL_BYTES);
@@ -73,33 +82,6 @@ final class CpuRecordedGroup implements RecordedGroup {
             // Such as a full stack. It must not run: what it reads may be half of what it wrote.
             persistent.blameWithoutWords(failure);
             throw e;
-        }
-    }
-
-    /**
-     * Finds out, when it has been enqueued, whether it can be run where it is issued from now on.
-     * Not the first time, for most groups are issued once; and ever more seldom, for what was in
-     * the way, such as a rank that is ahead, may be so always.
-     */
-    private void prepareIfTime() {
-        timesEnqueued++;
-        if (persistent != null || timesEnqueued == 1 || Integer.bitCount(timesEnqueued) != 1) {
-            return;
-        }
-        try {
-            List<Batch> batches = new ArrayList<>();
-            for (Call call : calls) {
-                Member member = call.communicator().member();
-                if (member.clique.cause != null) {
-                    // It may not have come to all of them.
-                    return;
-                }
-                batches.add(member.newest);
-            }
-            persistent = PersistentGroup.of(calls, batches);
-        } catch (OutOfMemoryError | StackOverflowError e) {
-            // It is enqueued, which is all that was asked for.
-            return;
         }
     }
 

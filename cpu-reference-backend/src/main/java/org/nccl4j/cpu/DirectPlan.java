@@ -25,76 +25,92 @@ final class DirectPlan implements Engine.Persistent {
 
     private record Copy(MemorySegment from, MemorySegment to, long bytes) {}
 
-    /** The most ranges that are touched. */
-    private static final int MOST_RANGES = 512;
-
-    /**
-     * The most that is combined by plain kernels, the slowest of which take a nanosecond for a few
-     * bytes.
-     */
-    private static final long MOST_PLAIN_BYTES = 4 << 10;
-
     private final JoinedOperation operation;
     private final FusedReduction reduction;
 
     /** Where each range of a reduction begins in its segment. */
     private final long[] starts;
 
-    private final List<Reduction> reductions = new ArrayList<>(0);
-    private final List<Copy> copies = new ArrayList<>(0);
-    private int ranges;
-    private long plainBytes;
+    private final Reduction[] reductions;
+    private final Copy[] copies;
 
-    DirectPlan(JoinedOperation operation, KernelChoice kernels) {
-        this.operation = operation;
-        this.reduction = operation.kind().reduces() ? new FusedReduction(kernels) : null;
+    private DirectPlan(Builder builder) {
+        this.operation = builder.operation;
+        this.reduction = builder.reduction;
         this.starts = new long[operation.participants()];
-    }
-
-    void addReduction(MemorySegment[] from, MemorySegment[] to, int first, int outputs) {
-        long bytes = to[first].byteSize();
-        int elements = Math.toIntExact(bytes / operation.type().sizeBytes());
-        reductions.add(new Reduction(from, to, first, outputs, elements));
-        ranges += from.length + outputs;
-        reduction.begin(operation);
-        if (reduction.isPlain(outputs)) {
-            plainBytes += from.length * bytes;
-        }
-    }
-
-    void addCopy(MemorySegment from, MemorySegment to) {
-        if (from.address() != to.address()) {
-            copies.add(new Copy(from, to, from.byteSize()));
-            ranges += 2;
-        }
-    }
-
-    /** Whether what is in it takes longer than the scheduler's lock may be held. */
-    boolean isLong() {
-        return ranges > MOST_RANGES || plainBytes > MOST_PLAIN_BYTES;
+        this.reductions = builder.reductions.toArray(Reduction[]::new);
+        this.copies = builder.copies.toArray(Copy[]::new);
     }
 
     @Override
     public void run() {
-        // Indices, because iterators are objects.
-        for (int i = 0; i < copies.size(); i++) {
-            Copy copy = copies.get(i);
-            MemorySegment.copy(copy.from(), 0, copy.to(), 0, copy.bytes());
+        for (Copy copy : copies) {
+            MemorySegment.copy(copy.from, 0, copy.to, 0, copy.bytes);
         }
         if (reduction == null) {
             return;
         }
         reduction.begin(operation);
-        for (int i = 0; i < reductions.size(); i++) {
-            Reduction each = reductions.get(i);
+        for (Reduction each : reductions) {
             reduction.reduce(
-                    each.from(),
+                    each.from,
                     starts,
-                    each.to(),
+                    each.to,
                     starts,
-                    each.first(),
-                    each.outputs(),
-                    each.countElements());
+                    each.first,
+                    each.outputs,
+                    each.countElements);
+        }
+    }
+
+    /** Makes a plan. */
+    static final class Builder {
+        /** The most ranges that are touched. */
+        private static final int MOST_RANGES = 512;
+
+        /**
+         * The most that is combined by plain kernels, the slowest of which take a nanosecond for a
+         * few bytes.
+         */
+        private static final long MOST_PLAIN_BYTES = 4 << 10;
+
+        private final JoinedOperation operation;
+        private final FusedReduction reduction;
+        private final List<Reduction> reductions = new ArrayList<>();
+        private final List<Copy> copies = new ArrayList<>();
+        private int ranges;
+        private long plainBytes;
+
+        Builder(JoinedOperation operation, KernelChoice kernels) {
+            this.operation = operation;
+            this.reduction = operation.kind().reduces() ? new FusedReduction(kernels) : null;
+        }
+
+        void addReduction(MemorySegment[] from, MemorySegment[] to, int first, int outputs) {
+            long bytes = to[first].byteSize();
+            int elements = Math.toIntExact(bytes / operation.type().sizeBytes());
+            reductions.add(new Reduction(from, to, first, outputs, elements));
+            ranges += from.length + outputs;
+            reduction.begin(operation);
+            if (reduction.isPlain(outputs)) {
+                plainBytes += from.length * bytes;
+            }
+        }
+
+        void addCopy(MemorySegment from, MemorySegment to) {
+            if (from.address() != to.address()) {
+                copies.add(new Copy(from, to, from.byteSize()));
+                ranges += 2;
+            }
+        }
+
+        /** Whether what is in it takes longer than the scheduler's lock may be held. */
+        boolean isLong() {
+            return ranges > MOST_RANGES || plainBytes > MOST_PLAIN_BYTES;
+        }
+
+        DirectPlan plan() {
+            return new DirectPlan(this);
         }
     }
 }

@@ -232,7 +232,7 @@ final class DirectRun implements Engine.Run {
      * @return null if that would take long
      */
     DirectPlan plan() {
-        DirectPlan plan = new DirectPlan(operation, engine.kernels());
+        DirectPlan.Builder plan = new DirectPlan.Builder(operation, engine.kernels());
         for (int block = 0; block < blocks; block++) {
             long bytes = sizeBytes(block);
             int to = destination(block);
@@ -260,7 +260,7 @@ final class DirectRun implements Engine.Run {
             }
         }
         account();
-        return plan;
+        return plan.plan();
     }
 
     private boolean isAllToAll() {

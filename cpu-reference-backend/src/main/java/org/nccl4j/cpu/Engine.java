@@ -3,8 +3,7 @@ package org.nccl4j.cpu;
 /**
  * Moves the data of operations that every rank they need has joined. Streams, joining, signatures,
  * failures and deadlines are the layer above; an engine only ever sees a {@link JoinedOperation}
- * whose ranks agree. (What it {@linkplain #prepare prepares} has been called by all ranks, and need
- * not be joined.)
+ * whose ranks agree.
  */
 interface Engine {
     /** A short name, such as {@code "reference"}. */
@@ -46,13 +45,12 @@ interface Engine {
 
     /**
      * Prepares an operation to be carried out again and again, as a whole, by one thread at a time
-     * with the scheduler's lock held. So it is called with that held too, and may only calculate
-     * and make a few objects.
+     * with the scheduler's lock held. Called without a lock.
      *
      * @param operation what it is asked to {@linkplain JoinedOperation#countSent count} meanwhile
      *     is counted for each time that it is carried out
      * @return null if the engine starts each operation anew, or to carry it out would take longer
-     *     than the lock may be held, now or always
+     *     than the lock may be held
      */
     default Persistent prepare(JoinedOperation operation) {
         return null;

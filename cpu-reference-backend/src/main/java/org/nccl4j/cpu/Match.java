@@ -1,12 +1,7 @@
 package org.nccl4j.cpu;
 
-import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
-import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.CollectiveException;
-import org.nccl4j.collectives.DataType;
-import org.nccl4j.collectives.MismatchException;
-import org.nccl4j.collectives.ReduceOp;
 
 /**
  * Where the parts of one operation meet: all ranks' calls with one number on a communicator, or a
@@ -18,7 +13,7 @@ import org.nccl4j.collectives.ReduceOp;
  * along} by another; then runners read it, and nothing of what they read changes until they have
  * left.
  */
-final class Match extends Work implements JoinedOperation {
+final class Match extends Work implements OperationOfParts {
     final Clique clique;
 
     /** Ranks of a pair; -1 in a collective. */
@@ -75,8 +70,24 @@ final class Match extends Work implements JoinedOperation {
         Arrays.fill(parts, null);
     }
 
-    boolean isPair() {
-        return senderRank >= 0;
+    @Override
+    public Clique clique() {
+        return clique;
+    }
+
+    @Override
+    public int senderRank() {
+        return senderRank;
+    }
+
+    @Override
+    public int receiverRank() {
+        return receiverRank;
+    }
+
+    @Override
+    public Part first() {
+        return first;
     }
 
     /** Whether a participant has posted its call, empty ones included. */
@@ -89,7 +100,8 @@ final class Match extends Work implements JoinedOperation {
                 : clique.members[receiverRank].nextRecv[senderRank] > number;
     }
 
-    Part part(int participant) {
+    @Override
+    public Part part(int participant) {
         return parts[participant];
     }
 
@@ -119,26 +131,13 @@ final class Match extends Work implements JoinedOperation {
             parts[participant] = part;
         }
         if (posted == parts.length) {
-            if (part.kind == OperationKind.ALL_TO_ALL_V) {
-                MismatchException contradiction = contradictingPair();
-                return contradiction == null ? clique.overlaps.check(this) : contradiction;
+            PairCount contradiction = contradictingPair();
+            if (contradiction != null) {
+                return Wording.pairMismatch(this, contradiction);
             }
             complete = part.isEmpty();
             if (!complete) {
                 return clique.overlaps.check(this);
-            }
-        }
-        return null;
-    }
-
-    private MismatchException contradictingPair() {
-        for (int from = 0; from < parts.length; from++) {
-            for (int to = 0; to < parts.length; to++) {
-                long sent = parts[from].sendLayout.countElements(to);
-                long expected = parts[to].recvLayout.countElements(from);
-                if (sent != expected) {
-                    return Wording.pairMismatch(this, from, to, sent, expected);
-                }
             }
         }
         return null;
@@ -163,10 +162,7 @@ final class Match extends Work implements JoinedOperation {
 
     /** Finds out what it takes to run it. */
     void weigh() {
-        sizeBytes = 0;
-        for (Part each : parts) {
-            sizeBytes += each.bytes(clique.size);
-        }
+        sizeBytes = bytesOfParts();
         steps = clique.engine.steps(this);
     }
 
@@ -290,15 +286,6 @@ final class Match extends Work implements JoinedOperation {
         return leadsTrain() ? train.usesClosedArena() : usesClosedMemory();
     }
 
-    boolean usesClosedMemory() {
-        for (Part part : parts) {
-            if (part != null && (isClosed(part.sendSegment) || isClosed(part.recvSegment))) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     @Override
     void completed() {
         scheduler().completed(this);
@@ -350,11 +337,6 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
-    public OperationKind kind() {
-        return first.kind;
-    }
-
-    @Override
     public long sequence() {
         return number;
     }
@@ -365,61 +347,8 @@ final class Match extends Work implements JoinedOperation {
     }
 
     @Override
-    public int rank(int participant) {
-        if (!isPair()) {
-            return participant;
-        }
-        return participant == 0 ? senderRank : receiverRank;
-    }
-
-    @Override
-    public DataType type() {
-        return first.type;
-    }
-
-    @Override
-    public ReduceOp reduction(int participant) {
-        return parts[participant].reduction;
-    }
-
-    @Override
-    public int root() {
-        return isPair() ? -1 : first.root;
-    }
-
-    @Override
-    public long countElements() {
-        return first.countElements;
-    }
-
-    @Override
-    public MemorySegment send(int participant) {
-        return parts[participant].sendSegment;
-    }
-
-    @Override
-    public MemorySegment recv(int participant) {
-        return parts[participant].recvSegment;
-    }
-
-    @Override
-    public BlockLayout sendLayout(int participant) {
-        return parts[participant].sendLayout;
-    }
-
-    @Override
-    public BlockLayout recvLayout(int participant) {
-        return parts[participant].recvLayout;
-    }
-
-    @Override
     public void countSent(int participant, int peer, long bytes) {
         clique.countSent(rank(participant), rank(peer), bytes);
-    }
-
-    @Override
-    public StepTrace trace(int participant) {
-        return clique.members[rank(participant)].seat.trace();
     }
 
     /** Lets an engine clean up after an operation that was given up. */

@@ -25,7 +25,7 @@ final class Member {
     /** The last host call that it has posted, if that is not complete. */
     HostCall lastHostCall;
 
-    boolean closing;
+    private boolean closing;
     boolean closed;
 
     /** Whether its work had been given up when it closed. */
@@ -89,6 +89,19 @@ final class Member {
         }
     }
 
+    boolean isClosing() {
+        return closing;
+    }
+
+    /** Says whether it waits for its work to end so that it can close. */
+    void setClosing(boolean yes) {
+        assert Thread.holdsLock(clique.scheduler);
+        if (closing != yes) {
+            closing = yes;
+            clique.closingMembers += yes ? 1 : -1;
+        }
+    }
+
     /** Refuses an operation that can no longer be enqueued. */
     void requireUsable(String operation) {
         assert Thread.holdsLock(clique.scheduler);
@@ -114,6 +127,30 @@ final class Member {
     HostCall openHostCall() {
         HostCall oldest = clique.hostCalls.peek();
         return oldest != null && nextNumber > oldest.number() ? oldest : null;
+    }
+
+    /** The numbering that a call of this rank is in. */
+    SlotRing ring(Part part) {
+        if (part.kind != OperationKind.SEND_RECV) {
+            return clique.collectives();
+        }
+        return part.sender ? clique.pair(rank, part.root) : clique.pair(part.root, rank);
+    }
+
+    /** Which participant this rank is by a call. */
+    int participant(Part part) {
+        if (part.kind != OperationKind.SEND_RECV) {
+            return rank;
+        }
+        return part.sender ? 0 : 1;
+    }
+
+    /** Takes the next number for a call. */
+    long takeNumber(Part part) {
+        if (part.kind != OperationKind.SEND_RECV) {
+            return nextNumber++;
+        }
+        return part.sender ? nextSend[part.root]++ : nextRecv[part.root]++;
     }
 
     /** Notes for messages what it has called. */

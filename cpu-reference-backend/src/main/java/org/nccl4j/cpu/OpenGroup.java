@@ -28,7 +28,7 @@ final class OpenGroup implements Group {
     private OpenGroup() {}
 
     /** Runs a body and returns what it has recorded. */
-    static CpuRecordedGroup record(Consumer<Group> body) {
+    static List<CpuRecordedGroup.Call> record(Consumer<Group> body) {
         ArgumentChecks.given("group", "body", body);
         if (CURRENT.get() != null) {
             throw new InvalidArgumentException(
@@ -47,7 +47,7 @@ final class OpenGroup implements Group {
         for (Recorder recorder : group.recorders) {
             recorder.requirePairs();
         }
-        return new CpuRecordedGroup(group.calls);
+        return group.calls;
     }
 
     /** Whether the calling thread is in a group's body. */

@@ -58,20 +58,13 @@ final class Overlaps {
      * @return what overlaps, or null
      */
     InvalidArgumentException check(Match match) {
-        if (match.type() == null) {
-            return null;
-        }
-        if (match.isPair()) {
-            return checkPair(match);
-        }
-        if (size == 1 || isKnown(match)) {
-            return null;
-        }
-        known = size <= MOST_PAIRWISE ? extentsAreApart() : sortedExtentsAreApart();
-        if (known || match.usesClosedMemory()) {
+        if (areApart(match) || match.usesClosedMemory()) {
             // What was in a closed arena may have become another rank's memory. The operation
             // breaks when it runs, and says why.
             return null;
+        }
+        if (match.isPair()) {
+            return ofPair(match);
         }
         if (size > MOST_PAIRWISE && hasLayout(match) && sortedBlocksAreApart(match)) {
             return null;
@@ -79,16 +72,28 @@ final class Overlaps {
         return first(match);
     }
 
-    /** Also of a rank with itself, for its two calls have not been compared. */
-    private InvalidArgumentException checkPair(Match match) {
-        Part sender = match.part(0);
-        Part receiver = match.part(1);
-        long from = sender.sendSegment.address();
-        long to = receiver.recvSegment.address();
-        long bytes = sender.readBytes(size);
-        if (areApart(from, from + bytes, to, to + bytes) || match.usesClosedMemory()) {
-            return null;
+    /** Whether nothing overlaps, not even what lies around the blocks of a layout. */
+    boolean areApart(OperationOfParts operation) {
+        if (operation.type() == null) {
+            return true;
         }
+        if (operation.isPair()) {
+            // Also of a rank with itself, for its two calls have not been compared.
+            long from = operation.send(0).address();
+            long to = operation.recv(1).address();
+            long bytes = operation.part(0).readBytes(size);
+            return areApart(from, from + bytes, to, to + bytes);
+        }
+        if (size > 1 && !isKnown(operation)) {
+            known = size <= MOST_PAIRWISE ? extentsAreApart() : sortedExtentsAreApart();
+        }
+        return size == 1 || known;
+    }
+
+    private InvalidArgumentException ofPair(Match match) {
+        long from = match.send(0).address();
+        long to = match.recv(1).address();
+        long bytes = match.part(0).readBytes(size);
         return Wording.overlap(
                 match,
                 new Range(match.senderRank, false, -1, from, from + bytes),
@@ -96,10 +101,10 @@ final class Overlaps {
     }
 
     /** Notes what the ranks use, and whether that is what has been found right last. */
-    private boolean isKnown(Match match) {
+    private boolean isKnown(OperationOfParts operation) {
         boolean same = known;
         for (int rank = 0; rank < size; rank++) {
-            Part part = match.part(rank);
+            Part part = operation.part(rank);
             long read = address(part.sendSegment);
             long readEnd = read + part.readBytes(size);
             long write = address(part.recvSegment);

@@ -155,8 +155,7 @@ final class Part {
             case ALL_TO_ALL_V ->
                     type.bytes(Math.max(sendLayout.totalElements(), recvLayout.totalElements()));
             case ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL -> type.bytes(countElements) * size;
-            case GATHER, SCATTER ->
-                    type.bytes(countElements) * (root == batch.member.rank ? size : 1);
+            case GATHER, SCATTER -> type.bytes(countElements) * (root == participant ? size : 1);
             case ALL_REDUCE, REDUCE, BROADCAST, SEND_RECV -> type.bytes(countElements);
         };
     }

@@ -6,10 +6,10 @@ import org.nccl4j.collectives.DeviceBuffer;
 
 /**
  * The operations of a recorded group that brings all their participants itself, prepared to be
- * carried out again and again: what MPI calls persistent. They have been found to agree when they
- * were enqueued one by one, and what was recorded does not change. So while nothing else is going
- * on where they belong, and they are small, to issue the group is to move the data: enqueuing the
- * ranks' calls, joining and ending them takes several times as long as moving a few KiB.
+ * carried out again and again: what MPI calls persistent. What was recorded does not change, so
+ * once its parts have been found to agree they always do. While nothing else is going on where they
+ * belong, and they are small, to issue the group is to move the data: enqueuing the ranks' calls,
+ * joining and ending them takes several times as long as moving a few KiB.
  *
  * <p>Thread safety: guarded by the scheduler's lock.
  */
@@ -20,100 +20,46 @@ final class PersistentGroup {
      */
     static final long MOST_BYTES = 16 << 10;
 
+    /** As each costs something. */
+    private static final int MOST_OPERATIONS = (int) (MOST_BYTES / Work.LEAST_COST_BYTES);
+
     /** The most participants of an operation: traffic is counted from each to each. */
     private static final int MOST_PARTICIPANTS = 32;
 
     private final Clique clique;
-    private final List<PersistentOperation> operations = new ArrayList<>();
-    private final List<Member> members = new ArrayList<>();
-    private final List<CpuStream> streams = new ArrayList<>();
-    private final List<DeviceBuffer> buffers = new ArrayList<>();
-    private long costBytes;
+    private final PersistentOperation[] operations;
+    private final CpuStream[] streams;
+    private final DeviceBuffer[] buffers;
 
     /** The operation that threw when it was run, or null. */
     private PersistentOperation broken;
 
-    private PersistentGroup(Clique clique) {
-        this.clique = clique;
+    private PersistentGroup(Builder builder) {
+        this.clique = builder.clique;
+        this.operations = builder.operations.toArray(PersistentOperation[]::new);
+        this.streams = builder.streams.toArray(CpuStream[]::new);
+        this.buffers = builder.buffers.toArray(DeviceBuffer[]::new);
     }
 
     /**
-     * Prepares a group.
+     * Prepares a group. Lock not held: it may take long.
      *
      * @param calls what was recorded
-     * @param batches what has just been enqueued for each of them, and has not been driven yet
-     * @return null if the operations have participants whose calls are not in the group, are of
-     *     several communicators, empty, traced, too large or in memory that has to be read from a
-     *     file, or if the engine does not prepare them
+     * @return null if the operations do not agree, have participants whose calls are not in the
+     *     group, are of several communicators, empty, traced, too large or in memory that has to be
+     *     read from a file, or if the engine does not prepare them
      */
-    static PersistentGroup of(List<CpuRecordedGroup.Call> calls, List<Batch> batches) {
-        PersistentGroup group = new PersistentGroup(batches.getFirst().member.clique);
-        List<Match> matches = new ArrayList<>();
-        for (int i = 0; i < batches.size(); i++) {
-            if (!group.add(batches.get(i), calls.get(i).parts(), matches)) {
+    static PersistentGroup of(List<CpuRecordedGroup.Call> calls) {
+        if (calls.isEmpty()) {
+            return null;
+        }
+        Builder builder = new Builder(calls.getFirst().communicator().member().clique);
+        for (CpuRecordedGroup.Call call : calls) {
+            if (!builder.add(call)) {
                 return null;
             }
         }
-        for (PersistentOperation operation : group.operations) {
-            if (!operation.prepare()) {
-                return null;
-            }
-        }
-        return group;
-    }
-
-    private boolean add(Batch batch, List<Part> recorded, List<Match> matches) {
-        Member member = batch.member;
-        if (member.clique != clique || member.seat.trace() != null) {
-            return false;
-        }
-        members.add(member);
-        for (int i = 0; i < batch.parts.size(); i++) {
-            Part part = batch.parts.get(i);
-            Part template = recorded.get(i);
-            if (part.isEmpty()
-                    || !part.match.isPostedByAll()
-                    || isMapped(template.send)
-                    || isMapped(template.recv)) {
-                return false;
-            }
-            int index = matches.indexOf(part.match);
-            if (index < 0) {
-                index = matches.size();
-                matches.add(part.match);
-                if (!add(part.match, matches)) {
-                    return false;
-                }
-            }
-            operations.get(index).setPart(part.participant, template);
-            addOnce(template.stream, streams);
-            addOnce(template.send, buffers);
-            addOnce(template.recv, buffers);
-        }
-        return true;
-    }
-
-    /** To touch it may mean to wait for a disk, which nobody may with the lock held. */
-    private static boolean isMapped(DeviceBuffer buffer) {
-        return buffer != null && buffer.isMapped();
-    }
-
-    private boolean add(Match match, List<Match> matches) {
-        match.weigh();
-        costBytes += match.costBytes();
-        if (costBytes > MOST_BYTES || match.participants() > MOST_PARTICIPANTS) {
-            return false;
-        }
-        SlotRing ring = clique.ring(match);
-        long inRing = matches.stream().filter(each -> clique.ring(each) == ring).count();
-        operations.add(new PersistentOperation(match, (int) inRing - 1));
-        return true;
-    }
-
-    private static <T> void addOnce(T element, List<T> list) {
-        if (element != null && !list.contains(element)) {
-            list.add(element);
-        }
+        return builder.prepare() ? new PersistentGroup(builder) : null;
     }
 
     /**
@@ -123,30 +69,25 @@ final class PersistentGroup {
      */
     boolean isReady() {
         if (clique.cause != null
+                || clique.closingMembers > 0
                 || clique.closedMembers > 0
                 || !clique.hostCalls.isEmpty()
                 || FlightRecord.isEnabled()
                 || OpenGroup.isOpenHere()) {
             return false;
         }
-        // Indices, because iterators are objects.
-        for (int i = 0; i < members.size(); i++) {
-            if (members.get(i).closing) {
+        for (CpuStream stream : streams) {
+            if (!stream.isIdle()) {
                 return false;
             }
         }
-        for (int i = 0; i < streams.size(); i++) {
-            if (!streams.get(i).isIdle()) {
+        for (DeviceBuffer buffer : buffers) {
+            if (buffer.isClosed()) {
                 return false;
             }
         }
-        for (int i = 0; i < buffers.size(); i++) {
-            if (buffers.get(i).isClosed()) {
-                return false;
-            }
-        }
-        for (int i = 0; i < operations.size(); i++) {
-            if (!operations.get(i).isNumberingIdle()) {
+        for (PersistentOperation operation : operations) {
+            if (!operation.isNumberingIdle()) {
                 return false;
             }
         }
@@ -164,19 +105,19 @@ final class PersistentGroup {
         boolean interruptedBefore = Thread.currentThread().isInterrupted();
         int running = 0;
         try {
-            for (; running < operations.size(); running++) {
-                operations.get(running).run();
+            for (; running < operations.length; running++) {
+                operations[running].run();
             }
         } catch (RuntimeException | Error e) {
-            broken = operations.get(running);
+            broken = operations[running];
             if (!interruptedBefore && broken.usesClosedMemory()) {
                 // As Workers.forgetInterrupt.
                 Thread.interrupted();
             }
             return e;
         }
-        for (int i = 0; i < operations.size(); i++) {
-            operations.get(i).takeNumberAndCount();
+        for (PersistentOperation operation : operations) {
+            operation.takeNumberAndCount();
         }
         return null;
     }
@@ -192,6 +133,92 @@ final class PersistentGroup {
     void blameWithoutWords(Throwable failure) {
         if (clique.cause == null) {
             clique.cause = clique.failureWithoutWords(failure);
+        }
+    }
+
+    /** Finds the operations of what was recorded. */
+    private static final class Builder {
+        private final Clique clique;
+        private final List<PersistentOperation> operations = new ArrayList<>();
+        private final List<CpuStream> streams = new ArrayList<>();
+        private final List<DeviceBuffer> buffers = new ArrayList<>();
+        private long bytes;
+
+        Builder(Clique clique) {
+            this.clique = clique;
+        }
+
+        /** Takes what a rank has recorded, unless that shows already that it cannot be prepared. */
+        boolean add(CpuRecordedGroup.Call call) {
+            Member member = call.communicator().member();
+            if (member.clique != clique
+                    || clique.size > MOST_PARTICIPANTS
+                    || member.seat.trace() != null) {
+                return false;
+            }
+            for (Part part : call.parts()) {
+                part.participant = member.participant(part);
+                if (part.isEmpty() || isMapped(part.send) || isMapped(part.recv)) {
+                    return false;
+                }
+                operation(ring(member, part), part.participant).setPart(part);
+                bytes += part.bytes(clique.size);
+                if (bytes > MOST_BYTES || operations.size() > MOST_OPERATIONS) {
+                    return false;
+                }
+                addOnce(part.stream, streams);
+                addOnce(part.send, buffers);
+                addOnce(part.recv, buffers);
+            }
+            return true;
+        }
+
+        /** To touch it may mean to wait for a disk, which nobody may with the lock held. */
+        private static boolean isMapped(DeviceBuffer buffer) {
+            return buffer != null && buffer.isMapped();
+        }
+
+        private static SlotRing ring(Member member, Part part) {
+            synchronized (member.clique.scheduler) {
+                return member.ring(part);
+            }
+        }
+
+        /** The first operation in a ring that a participant's part is missing of. */
+        private PersistentOperation operation(SlotRing ring, int participant) {
+            int position = 0;
+            for (PersistentOperation operation : operations) {
+                if (operation.isIn(ring)) {
+                    if (operation.part(participant) == null) {
+                        return operation;
+                    }
+                    position++;
+                }
+            }
+            PersistentOperation operation = new PersistentOperation(clique, ring, position);
+            operations.add(operation);
+            return operation;
+        }
+
+        private static <T> void addOnce(T element, List<T> list) {
+            if (element != null && !list.contains(element)) {
+                list.add(element);
+            }
+        }
+
+        /** Has the engine prepare all, if they agree and are not too much together. */
+        boolean prepare() {
+            Overlaps overlaps = new Overlaps(clique.size);
+            long costBytes = 0;
+            for (PersistentOperation operation : operations) {
+                if (!operation.isAgreed()
+                        || !overlaps.areApart(operation)
+                        || !operation.prepare()) {
+                    return false;
+                }
+                costBytes += operation.costBytes();
+            }
+            return costBytes <= MOST_BYTES;
         }
     }
 }

@@ -1,12 +1,6 @@
 package org.nccl4j.cpu;
 
-import java.lang.foreign.MemorySegment;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
-import org.nccl4j.collectives.BlockLayout;
-import org.nccl4j.collectives.DataType;
-import org.nccl4j.collectives.ReduceOp;
 
 /**
  * One operation of a {@link PersistentGroup}: what its participants have recorded, and how an
@@ -14,14 +8,9 @@ import org.nccl4j.collectives.ReduceOp;
  *
  * <p>Thread safety: guarded by the scheduler's lock.
  */
-final class PersistentOperation implements JoinedOperation {
+final class PersistentOperation implements OperationOfParts {
     private final Clique clique;
     private final SlotRing ring;
-
-    /** Ranks of a pair; -1 in a collective. */
-    private final int senderRank;
-
-    private final int receiverRank;
 
     /** How many operations of its group come before it in its ring. */
     private final int position;
@@ -29,38 +18,54 @@ final class PersistentOperation implements JoinedOperation {
     /** What each participant has recorded. */
     private final Part[] parts;
 
-    private final List<Sent> sent = new ArrayList<>();
     private Engine.Persistent prepared;
 
-    /** What goes over an {@linkplain Clique#edge edge} each time. */
-    private record Sent(int edge, long bytes) {}
+    /** The {@linkplain Clique#edge edges} over which something goes each time. */
+    private int[] sentEdges = {};
+
+    /** How much goes over each of them. */
+    private long[] sentBytes = {};
 
     /**
      * One without parts.
      *
-     * @param match what it is to be like
-     * @param position how many operations of its group come before it in its ring
+     * @param ring where it is numbered
+     * @param position how many operations of its group come before it there
      */
-    PersistentOperation(Match match, int position) {
-        this.clique = match.clique;
-        this.senderRank = match.senderRank;
-        this.receiverRank = match.receiverRank;
-        this.ring = clique.ring(match);
+    PersistentOperation(Clique clique, SlotRing ring, int position) {
+        this.clique = clique;
+        this.ring = ring;
         this.position = position;
-        this.parts = new Part[match.participants()];
+        this.parts = new Part[ring.participants()];
     }
 
-    void setPart(int participant, Part recorded) {
-        parts[participant] = recorded;
+    boolean isIn(SlotRing other) {
+        return ring == other;
     }
 
-    /** Whether all participants have recorded their parts and the engine can carry it out. */
-    boolean prepare() {
-        if (Arrays.asList(parts).contains(null)) {
-            return false;
+    void setPart(Part recorded) {
+        parts[recorded.participant] = recorded;
+    }
+
+    /** Whether all participants have recorded their parts, and those mean the same. */
+    boolean isAgreed() {
+        for (Part part : parts) {
+            if (part == null || !part.agreesWith(first())) {
+                return false;
+            }
         }
+        return contradictingPair() == null;
+    }
+
+    /** Whether the engine can carry it out again and again. */
+    boolean prepare() {
         prepared = clique.engine.prepare(this);
         return prepared != null;
+    }
+
+    /** What running it takes, as bytes to be moved. */
+    long costBytes() {
+        return Work.costBytes(bytesOfParts(), clique.engine.steps(this));
     }
 
     /** Whether all that has a number like this one's is complete. */
@@ -78,20 +83,11 @@ final class PersistentOperation implements JoinedOperation {
         long number = ring.skip();
         for (int participant = 0; participant < parts.length; participant++) {
             Member member = clique.members[rank(participant)];
-            if (senderRank < 0) {
-                member.nextNumber = number + 1;
-            } else if (participant == 0) {
-                member.nextSend[receiverRank] = number + 1;
-            } else {
-                member.nextRecv[senderRank] = number + 1;
-            }
+            member.takeNumber(parts[participant]);
             member.noteEnqueued(parts[participant], number);
             member.noteCompleted(parts[participant], number);
         }
-        // Indices, because iterators are objects.
-        for (int i = 0; i < sent.size(); i++) {
-            clique.countSentWithLock(sent.get(i).edge(), sent.get(i).bytes());
-        }
+        clique.countSentWithLock(sentEdges, sentBytes);
     }
 
     /** Its match, when its group has been enqueued while its numbering was idle. */
@@ -99,18 +95,29 @@ final class PersistentOperation implements JoinedOperation {
         return ring.at(ring.base() + position);
     }
 
-    boolean usesClosedMemory() {
-        for (Part part : parts) {
-            if (Work.isClosed(part.sendSegment) || Work.isClosed(part.recvSegment)) {
-                return true;
-            }
-        }
-        return false;
+    @Override
+    public Clique clique() {
+        return clique;
     }
 
     @Override
-    public OperationKind kind() {
-        return parts[0].kind;
+    public int senderRank() {
+        return ring.senderRank();
+    }
+
+    @Override
+    public int receiverRank() {
+        return ring.receiverRank();
+    }
+
+    @Override
+    public Part first() {
+        return parts[0];
+    }
+
+    @Override
+    public Part part(int participant) {
+        return parts[participant];
     }
 
     /** What it will be when it is run next. */
@@ -124,66 +131,17 @@ final class PersistentOperation implements JoinedOperation {
         return parts.length;
     }
 
-    @Override
-    public int rank(int participant) {
-        if (senderRank < 0) {
-            return participant;
-        }
-        return participant == 0 ? senderRank : receiverRank;
-    }
-
-    @Override
-    public DataType type() {
-        return parts[0].type;
-    }
-
-    @Override
-    public ReduceOp reduction(int participant) {
-        return parts[participant].reduction;
-    }
-
-    @Override
-    public int root() {
-        return senderRank < 0 ? parts[0].root : -1;
-    }
-
-    @Override
-    public long countElements() {
-        return parts[0].countElements;
-    }
-
-    @Override
-    public MemorySegment send(int participant) {
-        return parts[participant].sendSegment;
-    }
-
-    @Override
-    public MemorySegment recv(int participant) {
-        return parts[participant].recvSegment;
-    }
-
-    @Override
-    public BlockLayout sendLayout(int participant) {
-        return parts[participant].sendLayout;
-    }
-
-    @Override
-    public BlockLayout recvLayout(int participant) {
-        return parts[participant].recvLayout;
-    }
-
     /** While it is being prepared; notes what is to be counted each time. */
     @Override
     public void countSent(int participant, int peer, long bytes) {
         int sender = rank(participant);
         int receiver = rank(peer);
         if (sender != receiver) {
-            sent.add(new Sent(clique.edge(sender, receiver), bytes));
+            int sends = sentEdges.length;
+            sentEdges = Arrays.copyOf(sentEdges, sends + 1);
+            sentEdges[sends] = clique.edge(sender, receiver);
+            sentBytes = Arrays.copyOf(sentBytes, sends + 1);
+            sentBytes[sends] = bytes;
         }
-    }
-
-    @Override
-    public StepTrace trace(int participant) {
-        return clique.members[rank(participant)].seat.trace();
     }
 }

@@ -305,24 +305,10 @@ final class Scheduler {
 
     private void post(Member member, Part part) {
         Clique clique = member.clique;
-        SlotRing ring;
-        long number;
-        int participant;
-        if (part.kind != OperationKind.SEND_RECV) {
-            ring = clique.collectives();
-            number = member.nextNumber++;
-            participant = member.rank;
-        } else if (part.sender) {
-            ring = clique.pair(member.rank, part.root);
-            number = member.nextSend[part.root]++;
-            participant = 0;
-        } else {
-            ring = clique.pair(part.root, member.rank);
-            number = member.nextRecv[part.root]++;
-            participant = 1;
-        }
+        SlotRing ring = member.ring(part);
+        long number = member.takeNumber(part);
         Match match = ring.at(number);
-        CollectiveException contradiction = match.post(participant, member.rank, part);
+        CollectiveException contradiction = match.post(member.participant(part), member.rank, part);
         member.noteEnqueued(part, number);
         if (contradiction != null) {
             fail(clique, contradiction);
@@ -592,7 +578,7 @@ final class Scheduler {
     void leave(Member member) {
         assert Thread.holdsLock(this);
         member.closed = true;
-        member.closing = false;
+        member.setClosing(false);
         member.device().close();
         Clique clique = member.clique;
         clique.closedMembers++;

@@ -85,19 +85,22 @@ final class SelectingEngine implements Engine {
 
     @Override
     public Run start(JoinedOperation operation) {
+        return chosen(operation).start(operation);
+    }
+
+    @Override
+    public Persistent prepare(JoinedOperation operation) {
+        return chosen(operation).prepare(operation);
+    }
+
+    /** What carries out an operation. */
+    private Engine chosen(JoinedOperation operation) {
         Engine known = known(operation);
         if (known == null) {
             makeTable(operation.kind(), operation.participants());
             known = known(operation);
         }
-        return known.start(operation);
-    }
-
-    @Override
-    public Persistent prepare(JoinedOperation operation) {
-        // Without a table it would be prepared for what may well not be chosen later.
-        Engine known = known(operation);
-        return known == null ? null : known.prepare(operation);
+        return known;
     }
 
     private synchronized Calibration calibration() {

@@ -19,6 +19,21 @@ final class SlotRing {
         this.receiverRank = receiverRank;
     }
 
+    /** The sender of the pair that it numbers; -1 if it numbers collectives. */
+    int senderRank() {
+        return senderRank;
+    }
+
+    /** The receiver of the pair that it numbers; -1 if it numbers collectives. */
+    int receiverRank() {
+        return receiverRank;
+    }
+
+    /** How many take part in an operation. */
+    int participants() {
+        return senderRank < 0 ? clique.size : 2;
+    }
+
     /** The first number whose match is open. */
     long base() {
         return base;

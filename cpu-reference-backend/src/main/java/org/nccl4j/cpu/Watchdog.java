@@ -93,7 +93,7 @@ final class Watchdog {
     /** Of ranks that were dropped, or aborted and may never be closed. Others end their own. */
     private void endTraces(Clique clique) {
         for (Member member : clique.members) {
-            if (member.seat.trace() != null && !member.closed && !member.closing) {
+            if (member.seat.trace() != null && !member.closed && !member.isClosing()) {
                 scheduler.defer(new EndOfTrace(member));
             }
         }

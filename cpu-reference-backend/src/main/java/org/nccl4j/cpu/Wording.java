@@ -117,22 +117,22 @@ final class Wording {
                                 + " a new communicator");
     }
 
-    static MismatchException pairMismatch(Match match, int from, int to, long sent, long expected) {
+    static MismatchException pairMismatch(Match match, OperationOfParts.PairCount pair) {
         return new MismatchException(
                 "communicator '"
                         + match.clique.name
                         + "': ranks disagree about "
                         + name(match)
                         + ": rank "
-                        + from
+                        + pair.from()
                         + " sends "
-                        + sent
+                        + pair.sentElements()
                         + " elements to rank "
-                        + to
+                        + pair.to()
                         + ", rank "
-                        + to
+                        + pair.to()
                         + " expects "
-                        + expected
+                        + pair.expectedElements()
                         + "; make the plans from exchangeCounts and create a new communicator");
     }
 

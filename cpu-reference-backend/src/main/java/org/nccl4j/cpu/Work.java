@@ -11,7 +11,7 @@ import java.lang.foreign.MemorySegment;
  */
 abstract class Work extends Chore {
     /** Smaller works cost as much as this: what it takes to run anything at all. */
-    private static final long LEAST_COST_BYTES = 1 << 10;
+    static final long LEAST_COST_BYTES = 1 << 10;
 
     /**
      * A step costs as much as this many bytes even if it moves fewer. With many ranks it is steps

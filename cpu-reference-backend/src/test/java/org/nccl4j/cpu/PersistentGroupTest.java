@@ -40,6 +40,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.nccl4j.collectives.AllToAllVPlan;
+import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.Communicator;
 import org.nccl4j.collectives.CommunicatorAbortedException;
 import org.nccl4j.collectives.CommunicatorConfig;
@@ -49,6 +51,7 @@ import org.nccl4j.collectives.DeviceBuffer;
 import org.nccl4j.collectives.DeviceEvent;
 import org.nccl4j.collectives.DeviceStream;
 import org.nccl4j.collectives.Group;
+import org.nccl4j.collectives.InvalidArgumentException;
 import org.nccl4j.collectives.MismatchException;
 import org.nccl4j.collectives.RankFailedException;
 import org.nccl4j.collectives.RecordedGroup;
@@ -62,9 +65,6 @@ import org.nccl4j.cpu.schedule.ScheduleAlgorithm;
 final class PersistentGroupTest {
     private static final com.sun.management.ThreadMXBean THREADS =
             (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
-
-    /** So often a group is enqueued before it is run at once. */
-    private static final int PREPARING = 2;
 
     private final long seed = new Random().nextLong();
     private final SplittableRandom random = new SplittableRandom(seed);
@@ -235,13 +235,13 @@ final class PersistentGroupTest {
             }
             assertThat(engine.atOnce.get() - atOnceBefore)
                     .as("seed %d, %s", seed, shape)
-                    .isEqualTo((rounds - PREPARING) * prepared);
+                    .isEqualTo(rounds * prepared);
         }
     }
 
-    /** What has not been chosen yet when a group is prepared must not be taken for chosen. */
+    /** Whoever asks for a choice first: it is the same one. */
     @Test
-    void anAlgorithmThatIsNotChosenYetIsTheOneOfTheSlowPathLater() {
+    void aGroupIsPreparedForTheAlgorithmThatIsChosenWhenItIsEnqueued() {
         int size = 4;
         HookedEngine engine =
                 new HookedEngine(
@@ -257,24 +257,18 @@ final class PersistentGroupTest {
                 new KnownOperation.Shape(
                         OperationKind.ALL_REDUCE, DataType.FLOAT32, sums, count, 0, false);
         try (World world = world(size, engine);
-                Gate gate = new Gate(world);
                 KnownOperation known = new KnownOperation(shape, world.ranks);
                 KnownOperation twin = new KnownOperation(shape, world.ranks)) {
             RecordedGroup group =
                     world.backend.record(
                             recorded -> known.record(recorded, world.ranks, world.streams));
-            gate.holdAll(world.streams);
-            for (int i = 0; i < PREPARING; i++) {
-                group.issue();
-            }
-            gate.open();
-            world.synchronize();
             known.fill(random, false);
             twin.fillAs(known);
             group.issue();
             world.backend.group(fresh -> twin.record(fresh, world.ranks, world.streams));
             world.synchronize();
             known.assertSameBitsAs(twin, "seed " + seed);
+            assertThat(engine.prepared.get()).isZero();
         }
     }
 
@@ -346,11 +340,11 @@ final class PersistentGroupTest {
             for (int i = 0; i < 5; i++) {
                 small.issueAndCheck(random);
             }
-            assertThat(engine.atOnce.get()).isEqualTo(3);
+            assertThat(engine.atOnce.get()).isEqualTo(5);
             for (int i = 0; i < 5; i++) {
                 large.issueAndCheck(random);
             }
-            assertThat(engine.atOnce.get()).isEqualTo(3);
+            assertThat(engine.atOnce.get()).isEqualTo(5);
         }
     }
 
@@ -519,14 +513,6 @@ final class PersistentGroupTest {
             synchronize();
             check();
         }
-
-        /** Until it is run at once. */
-        void prepare() {
-            for (int i = 0; i < PREPARING; i++) {
-                group.issue();
-            }
-            synchronize();
-        }
     }
 
     private static void sum(
@@ -640,9 +626,8 @@ final class PersistentGroupTest {
                 }
                 world.backend.closeAll(open);
             }
-            // Of the first three groups two were enqueued, each of a sum and three pairs; and so
-            // were the first two of each four of the children.
-            assertThat(engine.atOnce.get()).isEqualTo((issued - PREPARING) * 4 + 4 * 2);
+            // A sum and three pairs each, and four sums of each four children.
+            assertThat(engine.atOnce.get()).isEqualTo(issued * 4 + 4 * 4);
             world.rank(0).barrier(world.stream(0));
             world.allReduce(1, sums.buffers.get(1));
             assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
@@ -719,7 +704,6 @@ final class PersistentGroupTest {
             try (World world = world(3, engine);
                     Gate gate = new Gate(world)) {
                 SumGroup sums = new SumGroup(world, 4);
-                sums.prepare();
                 sums.fill(random);
                 int[] before = World.toArray(sums.buffers.get(0));
                 engine.atOnce.set(0);
@@ -743,13 +727,7 @@ final class PersistentGroupTest {
                 Gate gate = new Gate(world)) {
             SumGroup sums = new SumGroup(world, 2);
             List<Communicator> others = world.backend.createLocal(2, CommunicatorConfig.defaults());
-            SumGroup twice = new SumGroup(world, others, world.streams, 2);
             RecordedGroup again = sumOf(world, others, sums.buffers);
-            sums.prepare();
-            twice.prepare();
-            again.issue();
-            again.issue();
-            world.synchronize();
             sums.fill(random);
             gate.hold(world.stream(1));
             sums.group.issue();
@@ -822,8 +800,7 @@ final class PersistentGroupTest {
                             .isEqualTo(4 * sums.expected[i]);
                 }
             }
-            // The second of these is prepared in the first round, the other in the second.
-            assertThat(engine.atOnce.get()).isEqualTo(18 - 2 * PREPARING);
+            assertThat(engine.atOnce.get()).isEqualTo(18);
             world.backend.closeAll(others);
         }
     }
@@ -833,7 +810,6 @@ final class PersistentGroupTest {
         HookedEngine engine = direct();
         try (World world = world(2, engine)) {
             SumGroup sums = new SumGroup(world, 2);
-            sums.prepare();
             DeviceStream side = world.newStream(0);
             DeviceBuffer seen = world.zeros(0, 2);
             DeviceEvent event = world.rank(0).device().createEvent();
@@ -858,7 +834,6 @@ final class PersistentGroupTest {
         HookedEngine engine = direct();
         try (World world = world(2, engine)) {
             SumGroup sums = new SumGroup(world, 2);
-            sums.prepare();
             sums.fill(random);
             world.rank(0).exchangeCounts(new long[] {1, 2});
             // Rank 0's call comes after its host call, rank 1's before.
@@ -885,7 +860,7 @@ final class PersistentGroupTest {
             for (int i = 0; i < 3; i++) {
                 group.issue();
             }
-            assertThat(engine.atOnce.get()).isEqualTo(1);
+            assertThat(engine.atOnce.get()).isEqualTo(3);
             from.hostSegment().set(ValueLayout.JAVA_INT, 0, 8);
             for (int rank = 0; rank < 2; rank++) {
                 world.rank(rank).exchangeCounts(new long[3]);
@@ -897,7 +872,7 @@ final class PersistentGroupTest {
             world.synchronize();
             assertThat(World.toArray(to)).containsExactly(8);
             group.issue();
-            assertThat(engine.atOnce.get()).isEqualTo(2);
+            assertThat(engine.atOnce.get()).isEqualTo(4);
         }
     }
 
@@ -936,9 +911,9 @@ final class PersistentGroupTest {
         }
     }
 
-    /** Where rank 1 is one call ahead, before the group is prepared or later. */
+    /** Where rank 1 is one call ahead. */
     @ParameterizedTest
-    @ValueSource(ints = {0, 1, 2, 4})
+    @ValueSource(ints = {0, 1, 4})
     void aGroupMayMatchTheCallsThatARankHasMadeAhead(int issuesBefore) {
         HookedEngine engine = direct();
         try (World world = world(2, engine)) {
@@ -970,11 +945,7 @@ final class PersistentGroupTest {
             for (int i = 0; i < issues; i++) {
                 sums.issueAndCheck(random);
             }
-            if (issuesBefore >= PREPARING) {
-                assertThat(engine.atOnce.get()).isEqualTo(atOnce + issues);
-            } else {
-                assertThat(engine.atOnce.get()).as("prepared later").isPositive();
-            }
+            assertThat(engine.atOnce.get()).isEqualTo(atOnce + issues);
         }
     }
 
@@ -993,18 +964,18 @@ final class PersistentGroupTest {
             for (int i = 0; i < 3; i++) {
                 group.issue();
             }
-            assertThat(engine.atOnce.get()).isEqualTo(1);
+            assertThat(engine.atOnce.get()).isEqualTo(3);
             DeviceBuffer first = world.ints(0, 77);
             world.rank(0).send(first, 1, DataType.INT32, 1, world.newStream(0));
             group.issue();
             world.stream(1).synchronize(World.LONG);
             assertThat(World.toArray(to)).containsExactly(77);
-            assertThat(engine.atOnce.get()).isEqualTo(1);
+            assertThat(engine.atOnce.get()).isEqualTo(3);
             world.rank(1).recv(to, 1, DataType.INT32, 0, world.stream(1));
             world.synchronize();
             assertThat(World.toArray(to)).containsExactly(1);
             group.issue();
-            assertThat(engine.atOnce.get()).isEqualTo(2);
+            assertThat(engine.atOnce.get()).isEqualTo(4);
         }
     }
 
@@ -1028,9 +999,117 @@ final class PersistentGroupTest {
                 sums.check();
                 more.check();
             }
-            assertThat(engine.prepared.get()).isZero();
+            assertThat(engine.atOnce.get()).isZero();
             world.backend.closeAll(others);
         }
+    }
+
+    /** What its parts contradict each other in when they are enqueued one by one. */
+    private enum Contradiction {
+        COUNTS(MismatchException.class) {
+            @Override
+            void record(Group group, World world) {
+                for (int rank = 0; rank < 2; rank++) {
+                    sum(group, world.rank(rank), world.zeros(rank, 1 + rank), world.stream(rank));
+                }
+            }
+        },
+        OPERATIONS(MismatchException.class) {
+            @Override
+            void record(Group group, World world) {
+                sum(group, world.rank(0), world.zeros(0, 1), world.stream(0));
+                group.on(world.rank(1)).barrier(world.stream(1));
+            }
+        },
+        THE_SECOND_OPERATION(MismatchException.class) {
+            @Override
+            void record(Group group, World world) {
+                for (int rank = 0; rank < 2; rank++) {
+                    sum(group, world.rank(rank), world.zeros(rank, 1), world.stream(rank));
+                    DeviceBuffer more = world.zeros(rank, 1);
+                    group.on(world.rank(rank))
+                            .broadcast(more, more, 1, DataType.INT32, rank, world.stream(rank));
+                }
+            }
+        },
+        PAIR(MismatchException.class) {
+            @Override
+            void record(Group group, World world) {
+                group.on(world.rank(0))
+                        .send(world.zeros(0, 1), 1, DataType.INT32, 1, world.stream(0));
+                group.on(world.rank(1))
+                        .recv(world.zeros(1, 2), 2, DataType.INT32, 0, world.stream(1));
+            }
+        },
+        BLOCKS(MismatchException.class) {
+            @Override
+            void record(Group group, World world) {
+                for (int rank = 0; rank < 2; rank++) {
+                    BlockLayout sent = BlockLayout.packed(1, 1);
+                    BlockLayout received = BlockLayout.packed(1, 1 + rank);
+                    group.on(world.rank(rank))
+                            .allToAllV(
+                                    world.zeros(rank, 2),
+                                    world.zeros(rank, 3),
+                                    new AllToAllVPlan(sent, received),
+                                    DataType.INT32,
+                                    world.stream(rank));
+                }
+            }
+        },
+        OVERLAP(InvalidArgumentException.class) {
+            @Override
+            void record(Group group, World world) {
+                DeviceBuffer buffer = DeviceBuffer.wrap(Arena.ofAuto().allocate(12, 64));
+                for (int rank = 0; rank < 2; rank++) {
+                    DeviceBuffer slice = buffer.slice(4L * rank, 8);
+                    sum(group, world.rank(rank), slice, world.stream(rank));
+                }
+            }
+        },
+        OVERLAP_OF_A_PAIR(InvalidArgumentException.class) {
+            @Override
+            void record(Group group, World world) {
+                DeviceBuffer buffer = DeviceBuffer.wrap(Arena.ofAuto().allocate(12, 64));
+                group.on(world.rank(0))
+                        .send(buffer.slice(0, 8), 2, DataType.INT32, 1, world.stream(0));
+                group.on(world.rank(1))
+                        .recv(buffer.slice(4, 8), 2, DataType.INT32, 0, world.stream(1));
+            }
+        };
+
+        private final Class<? extends Exception> failure;
+
+        Contradiction(Class<? extends Exception> failure) {
+            this.failure = failure;
+        }
+
+        abstract void record(Group group, World world);
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void whatContradictsItselfFailsAsWhenItIsEnqueued(Contradiction contradiction) {
+        List<String> told = new ArrayList<>();
+        for (boolean recorded : new boolean[] {false, true}) {
+            HookedEngine engine = direct();
+            try (World world = world(2, engine)) {
+                if (recorded) {
+                    world.backend.record(group -> contradiction.record(group, world)).issue();
+                } else {
+                    world.backend.group(group -> contradiction.record(group, world));
+                }
+                assertThatThrownBy(() -> world.stream(0).synchronize(World.LONG))
+                        .isInstanceOf(contradiction.failure)
+                        .satisfies(failure -> told.add(withoutPlaces(failure.getMessage())));
+                assertThat(engine.atOnce.get()).isZero();
+            }
+        }
+        assertThat(told.get(1)).isEqualTo(told.get(0));
+    }
+
+    private static String withoutPlaces(String text) {
+        return text.replaceAll("0x[0-9a-f]+", "0x");
     }
 
     // ---- trouble: whatever happens, it is the same as if the group had been enqueued
@@ -1195,8 +1274,7 @@ final class PersistentGroupTest {
                 }
             }
             world.synchronize();
-            assertThat(engine.atOnce.get()).isEqualTo(prepared ? 2 * (ROUNDS - PREPARING) : 0);
-            bystanders.prepare();
+            assertThat(engine.atOnce.get()).isEqualTo(prepared ? 2 * ROUNDS : 0);
         }
 
         void tryToIssue() {
@@ -1226,7 +1304,7 @@ final class PersistentGroupTest {
 
         void seen(String text) {
             seen.add(
-                    text.replaceAll("0x[0-9a-f]+", "0x")
+                    withoutPlaces(text)
                             // One who does it alone has no share.
                             .replace(", share 0:", ":"));
         }
@@ -1432,7 +1510,7 @@ final class PersistentGroupTest {
                     .isInstanceOf(RankFailedException.class)
                     .hasMessageContaining("broke in allReduce #" + (9 + broken) + " of 2 ranks: ");
             List<Long> expected = new ArrayList<>();
-            for (long sequence = 6; sequence <= 9 + broken; sequence++) {
+            for (long sequence = 0; sequence <= 9 + broken; sequence++) {
                 expected.add(sequence);
             }
             assertThat(sequences).isEqualTo(expected);
@@ -1452,14 +1530,13 @@ final class PersistentGroupTest {
             try (World world =
                     new World(3, 2, engine, config -> config.withAbortOnFailure(abort))) {
                 SumGroup sums = new SumGroup(world, 3);
-                sums.prepare();
                 breaks.set(true);
                 sums.group.issue();
                 for (DeviceStream stream : world.streams) {
                     assertThatThrownBy(() -> stream.synchronize(World.LONG))
                             .isInstanceOf(RankFailedException.class)
                             .hasMessageStartingWith(
-                                    "communicator 'world': engine 'hooked' broke in allReduce #2 of"
+                                    "communicator 'world': engine 'hooked' broke in allReduce #0 of"
                                             + " 3 ranks: java.lang.IllegalStateException: no more;");
                 }
                 world.rank(1).abort(World.LONG);
@@ -1479,7 +1556,7 @@ final class PersistentGroupTest {
                 for (int i = 0; i < 4; i++) {
                     anew.issueAndCheck(random);
                 }
-                assertThat(engine.atOnce.get()).isEqualTo(2);
+                assertThat(engine.atOnce.get()).isEqualTo(4);
                 world.backend.closeAll(others);
             }
         }
@@ -1499,16 +1576,16 @@ final class PersistentGroupTest {
             for (int i = 0; i < 5; i++) {
                 sums.issueAndCheck(random);
             }
-            assertThat(engine.atOnce.get()).isEqualTo(3);
+            assertThat(engine.atOnce.get()).isEqualTo(5);
             recording.enable("org.nccl4j.Collective");
             recording.start();
             for (int i = 0; i < 3; i++) {
                 sums.issueAndCheck(random);
             }
-            assertThat(engine.atOnce.get()).isEqualTo(3);
+            assertThat(engine.atOnce.get()).isEqualTo(5);
             recording.stop();
             sums.issueAndCheck(random);
-            assertThat(engine.atOnce.get()).isEqualTo(4);
+            assertThat(engine.atOnce.get()).isEqualTo(6);
             recording.dump(file);
         }
         assertThat(RecordingFile.readAllEvents(file))
