@@ -31,7 +31,10 @@ final class PosixCalls {
     private static final int MADV_HUGEPAGE = 14;
     private static final int MADV_POPULATE_WRITE = 23;
     private static final long HUGE_PAGE_BYTES = 2 << 20;
-    private static final long ALIGNMENT_BYTES = 4 << 10;
+    private static final long PAGE_BYTES = 4 << 10;
+
+    /** That Linux has as its plain one on any processor. */
+    private static final long LARGEST_PAGE_BYTES = 64 << 10;
 
     private PosixCalls() {}
 
@@ -201,24 +204,30 @@ final class PosixCalls {
     /**
      * Zeroed memory that lives as long as an arena, touched by this thread.
      *
+     * @param startBytes where it begins, counted from the start of a page
      * @throws OutOfMemoryError if there is not enough
      */
-    static MemorySegment allocate(Arena arena, long sizeBytes) {
+    static MemorySegment allocate(Arena arena, long startBytes, long sizeBytes) {
         if (sizeBytes < HUGE_PAGE_BYTES || !MemoryFunctions.AVAILABLE) {
-            return arena.allocate(sizeBytes, ALIGNMENT_BYTES);
+            return arena.allocate(startBytes + sizeBytes, PAGE_BYTES).asSlice(startBytes);
         }
         try {
-            return map(arena, sizeBytes);
+            return map(arena, startBytes, sizeBytes);
         } catch (Throwable e) {
             throw unexpected(e);
         }
     }
 
     @SuppressWarnings("restricted")
-    private static MemorySegment map(Arena arena, long sizeBytes) throws Throwable {
-        long wholePages = roundUp(sizeBytes, HUGE_PAGE_BYTES);
-        // One page more, so that there is a place within where a huge page can start.
-        long mappedBytes = wholePages + HUGE_PAGE_BYTES;
+    private static MemorySegment map(Arena arena, long startBytes, long sizeBytes)
+            throws Throwable {
+        // What reaches beyond the last huge page is not worth another one.
+        long keptBytes =
+                Math.max(
+                        roundUp(sizeBytes, HUGE_PAGE_BYTES),
+                        roundUp(startBytes + sizeBytes, LARGEST_PAGE_BYTES));
+        // A huge page more, so that there is a place within where one can start.
+        long mappedBytes = keptBytes + HUGE_PAGE_BYTES;
         MemorySegment mapped =
                 (MemorySegment)
                         MemoryFunctions.MMAP.invokeExact(
@@ -234,21 +243,21 @@ final class PosixCalls {
         }
         long start = roundUp(mapped.address(), HUGE_PAGE_BYTES);
         unmap(mapped.address(), start - mapped.address());
-        unmap(start + wholePages, mapped.address() + mappedBytes - start - wholePages);
-        MemorySegment memory =
+        unmap(start + keptBytes, mapped.address() + mappedBytes - start - keptBytes);
+        MemorySegment kept =
                 MemorySegment.ofAddress(start)
-                        .reinterpret(sizeBytes, arena, ignored -> unmapAll(start, wholePages));
+                        .reinterpret(keptBytes, arena, ignored -> unmapAll(start, keptBytes));
         // A refusal costs speed only, and so does every answer of a kernel that does not know it.
-        int huge = (int) MemoryFunctions.MADVISE.invokeExact(memory, wholePages, MADV_HUGEPAGE);
+        int huge = (int) MemoryFunctions.MADVISE.invokeExact(kept, keptBytes, MADV_HUGEPAGE);
         int touched =
-                (int) MemoryFunctions.MADVISE.invokeExact(memory, wholePages, MADV_POPULATE_WRITE);
+                (int) MemoryFunctions.MADVISE.invokeExact(kept, keptBytes, MADV_POPULATE_WRITE);
         if (touched != 0) {
-            memory.fill((byte) 0);
+            kept.fill((byte) 0);
         }
         if (huge != 0) {
             LOG.log(System.Logger.Level.DEBUG, "this kernel gives no huge pages");
         }
-        return memory;
+        return kept.asSlice(startBytes, sizeBytes);
     }
 
     private static void unmapAll(long address, long sizeBytes) {
