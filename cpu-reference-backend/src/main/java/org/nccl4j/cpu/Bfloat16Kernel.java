@@ -101,13 +101,13 @@ final class Bfloat16Kernel extends VectorKernel {
 
     @Override
     void combine(
-            MemorySegment a,
-            long aAt,
+            MemorySegment input,
+            long inputAt,
             MemorySegment[] from,
             long[] fromAt,
             int next,
-            MemorySegment z,
-            long zAt,
+            MemorySegment output,
+            long outputAt,
             MemorySegment[] to,
             long[] toAt,
             int first,
@@ -116,12 +116,12 @@ final class Bfloat16Kernel extends VectorKernel {
         MemorySegment b = from[next];
         MemorySegment c = INPUTS > 2 ? from[next + 1] : b;
         MemorySegment d = INPUTS > 3 ? from[next + 2] : b;
-        MemorySegment y = OUTPUTS > 1 ? to[first + 1] : z;
-        MemorySegment x = OUTPUTS > 2 ? to[first + 2] : z;
-        MemorySegment w = OUTPUTS > 3 ? to[first + 3] : z;
+        MemorySegment y = OUTPUTS > 1 ? to[first + 1] : output;
+        MemorySegment x = OUTPUTS > 2 ? to[first + 2] : output;
+        MemorySegment w = OUTPUTS > 3 ? to[first + 3] : output;
         // Also tells the JIT, by the profile of these very calls, which class each of them has.
-        if (!(a.isNative() && b.isNative() && c.isNative() && d.isNative())
-                || !(w.isNative() && x.isNative() && y.isNative() && z.isNative())) {
+        if (!(input.isNative() && b.isNative() && c.isNative() && d.isNative())
+                || !(w.isNative() && x.isNative() && y.isNative() && output.isNative())) {
             throw new IllegalArgumentException("kernels need native memory");
         }
         long bAt = fromAt[next] + skipBytes;
@@ -134,7 +134,7 @@ final class Bfloat16Kernel extends VectorKernel {
         IntVector one = IntVector.broadcast(INTS, 1);
         IntVector bias = IntVector.broadcast(INTS, ROUNDING_BIAS);
         for (int at = 0; at < sizeBytes; at += STEP_BYTES) {
-            IntVector pair = IntVector.fromMemorySegment(INTS, a, aAt + at, ORDER);
+            IntVector pair = IntVector.fromMemorySegment(INTS, input, inputAt + at, ORDER);
             IntVector upper = pair.lanewise(AND, upperHalf);
             IntVector lower = pair.lanewise(LSHL, 16);
             pair = IntVector.fromMemorySegment(INTS, b, bAt + at, ORDER);
@@ -211,7 +211,7 @@ final class Bfloat16Kernel extends VectorKernel {
                                 .lanewise(AND, upperHalf);
             }
             pair = lower.lanewise(LSHR, 16).lanewise(OR, upper);
-            pair.intoMemorySegment(z, zAt + at, ORDER);
+            pair.intoMemorySegment(output, outputAt + at, ORDER);
             if (OUTPUTS > 1) {
                 pair.intoMemorySegment(y, yAt + at, ORDER);
             }

@@ -57,13 +57,13 @@ abstract class VectorKernel {
      * Combines ranges. The first input and the first output are given apart from the others,
      * because they may be memory of the caller.
      *
-     * @param a the first input
-     * @param aAt where it starts, in bytes
+     * @param input the first input
+     * @param inputAt where it starts, in bytes
      * @param from the further inputs
      * @param fromAt where they start, in bytes
      * @param next the index of the second input in these two
-     * @param z the first output
-     * @param zAt where it starts, in bytes
+     * @param output the first output
+     * @param outputAt where it starts, in bytes
      * @param to the outputs
      * @param toAt where they start, in bytes
      * @param first the index of the first output in these two
@@ -71,13 +71,13 @@ abstract class VectorKernel {
      * @param sizeBytes how much; a multiple of {@link #stepBytes}
      */
     abstract void combine(
-            MemorySegment a,
-            long aAt,
+            MemorySegment input,
+            long inputAt,
             MemorySegment[] from,
             long[] fromAt,
             int next,
-            MemorySegment z,
-            long zAt,
+            MemorySegment output,
+            long outputAt,
             MemorySegment[] to,
             long[] toAt,
             int first,
