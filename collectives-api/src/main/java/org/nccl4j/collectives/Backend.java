@@ -131,6 +131,9 @@ public interface Backend {
      * As {@link #group}, but records for later. Once recorded, the communicators and streams may be
      * used freely, and the numbers of the operations are taken when they are issued.
      *
+     * <p>A backend may prepare here what would have to be found out each time, so that to record
+     * may take longer than to issue: record before a loop.
+     *
      * @param body records the operations
      * @return the group, to be issued any number of times
      * @throws InvalidArgumentException if this thread is already in a group's body

@@ -5,15 +5,18 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.channels.Pipe;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -123,25 +126,46 @@ final class CpuDeviceTest {
         assertThat(devices.shares()).isEqualTo(shares);
     }
 
+    /** So often that each place in a page has its turn. */
     @ParameterizedTest
-    @ValueSource(longs = {1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3})
-    void memoryIsZeroAlignedAndCounted(long sizeBytes) {
+    @ValueSource(longs = {1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3, (6 << 20) - 1})
+    void memoryIsZeroStaggeredAndCounted(long sizeBytes) throws IOException {
         CpuDevice device = devices.device(0);
-        try (DeviceBuffer buffer = device.allocate(sizeBytes)) {
+        int places = 4096 / 256;
+        long mappings = hugeMappings();
+        List<DeviceBuffer> buffers = new ArrayList<>();
+        Set<Long> starts = new HashSet<>();
+        for (int i = 0; i < places; i++) {
+            DeviceBuffer buffer = device.allocate(sizeBytes);
+            buffers.add(buffer);
             assertThat(buffer.sizeBytes()).isEqualTo(sizeBytes);
-            assertThat(buffer.address() % 4096).isZero();
+            assertThat(buffer.address() % 256).isZero();
+            starts.add(buffer.address() % 4096);
             assertThat(buffer.device()).isSameAs(device);
             MemorySegment memory = buffer.hostSegment();
             assertThat(memory.byteSize()).isEqualTo(sizeBytes);
-            long words = sizeBytes / 8;
-            for (long i = 0; i < words; i++) {
-                if (memory.getAtIndex(ValueLayout.JAVA_LONG, i) != 0) {
-                    throw new AssertionError("word " + i + " is not zero");
-                }
-            }
-            memory.set(ValueLayout.JAVA_BYTE, sizeBytes - 1, (byte) 1);
-            assertThat(device.memory().freeBytes())
-                    .isLessThanOrEqualTo(device.memory().totalBytes() - sizeBytes);
+            assertThat(memory.mismatch(zeros(sizeBytes))).isEqualTo(-1);
+            memory.fill((byte) 1);
+        }
+        assertThat(starts).hasSize(places);
+        assertThat(device.memory().freeBytes())
+                .isLessThanOrEqualTo(device.memory().totalBytes() - places * sizeBytes);
+        buffers.forEach(DeviceBuffer::close);
+        assertThat(hugeMappings()).isEqualTo(mappings);
+    }
+
+    private static MemorySegment zeros(long sizeBytes) {
+        return MemorySegment.ofArray(new byte[(int) sizeBytes]);
+    }
+
+    /** Mappings of this process that ask for huge pages, which only Linux has. */
+    private static long hugeMappings() throws IOException {
+        Path all = Path.of("/proc/self/smaps");
+        if (!Files.exists(all)) {
+            return 0;
+        }
+        try (Stream<String> lines = Files.lines(all)) {
+            return lines.filter(line -> line.matches("VmFlags:.* hg( .*)?")).count();
         }
     }
 
