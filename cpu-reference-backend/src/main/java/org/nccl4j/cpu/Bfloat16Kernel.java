@@ -133,6 +133,7 @@ final class Bfloat16Kernel extends VectorKernel {
         IntVector upperHalf = IntVector.broadcast(INTS, UPPER_HALF);
         IntVector one = IntVector.broadcast(INTS, 1);
         IntVector bias = IntVector.broadcast(INTS, ROUNDING_BIAS);
+        // No slices as in LaneKernel: there is more to be done for each load.
         for (int at = 0; at < sizeBytes; at += STEP_BYTES) {
             IntVector pair = IntVector.fromMemorySegment(INTS, input, inputAt + at, ORDER);
             IntVector upper = pair.lanewise(AND, upperHalf);

@@ -119,7 +119,7 @@ final class Clique {
         return collectives;
     }
 
-    /** The numbering of an ordered pair, made on first use. */
+    /** The numbering of an ordered pair, made when it is first used or recorded. */
     SlotRing pair(int sender, int receiver) {
         assert Thread.holdsLock(scheduler);
         int index = edge(sender, receiver);
@@ -129,7 +129,7 @@ final class Clique {
         return pairs[index];
     }
 
-    /** The numbering of an ordered pair, or null if nobody has used it. */
+    /** The numbering of an ordered pair, or null if nobody has used or recorded it. */
     SlotRing existingPair(int sender, int receiver) {
         return pairs[edge(sender, receiver)];
     }

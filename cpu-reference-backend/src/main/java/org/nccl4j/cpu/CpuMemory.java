@@ -28,8 +28,7 @@ final class CpuMemory extends BufferOwner {
      */
     private static final long STAGGER_BYTES = 5 * ALIGNMENT_BYTES;
 
-    private static final long PAGE_BYTES = 4 << 10;
-    private static final AtomicLong BUFFERS = new AtomicLong();
+    private static final AtomicLong ALLOCATIONS = new AtomicLong();
 
     private final Scheduler scheduler;
     private final CpuDevice device;
@@ -50,7 +49,7 @@ final class CpuMemory extends BufferOwner {
         retry(scheduler);
         // Shared, so that a use after the end is an exception in whatever thread it happens.
         Arena arena = Arena.ofShared();
-        long startBytes = BUFFERS.getAndIncrement() * STAGGER_BYTES & PAGE_BYTES - 1;
+        long startBytes = ALLOCATIONS.getAndIncrement() * STAGGER_BYTES % PosixCalls.PAGE_BYTES;
         MemorySegment memory = PosixCalls.allocate(arena, startBytes, sizeBytes);
         return DeviceBuffer.allocated(
                 device, memory, sizeBytes, new CpuMemory(scheduler, device, arena, sizeBytes));

@@ -24,7 +24,7 @@ final class CpuRecordedGroup implements RecordedGroup {
     private final PersistentGroup persistent;
 
     /**
-     * A group.
+     * One of what was recorded, in the order in which it is to be issued.
      *
      * @param calls what was recorded
      * @param persistent how it is run where it is issued; null if it cannot be, or is to be issued

@@ -28,7 +28,7 @@ final class DirectPlan implements Engine.Persistent {
     private final JoinedOperation operation;
     private final FusedReduction reduction;
 
-    /** Where each range of a reduction begins in its segment. */
+    /** Where each range of a reduction begins in its segment: all 0, as those are slices. */
     private final long[] starts;
 
     private final Reduction[] reductions;
@@ -92,6 +92,7 @@ final class DirectPlan implements Engine.Persistent {
             reductions.add(new Reduction(from, to, first, outputs, elements));
             ranges += from.length + outputs;
             reduction.begin(operation);
+            reduction.choose(outputs);
             if (reduction.isPlain(outputs)) {
                 plainBytes += from.length * bytes;
             }

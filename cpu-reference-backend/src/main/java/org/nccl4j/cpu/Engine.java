@@ -3,7 +3,8 @@ package org.nccl4j.cpu;
 /**
  * Moves the data of operations that every rank they need has joined. Streams, joining, signatures,
  * failures and deadlines are the layer above; an engine only ever sees a {@link JoinedOperation}
- * whose ranks agree.
+ * whose ranks agree. What it {@linkplain #prepare prepares} has been recorded for all ranks, and
+ * called by none.
  */
 interface Engine {
     /** A short name, such as {@code "reference"}. */
@@ -25,8 +26,8 @@ interface Engine {
 
     /**
      * Roughly how many steps all participants together take if the data is short: what decides
-     * whether the thread that joined the operation may run it before it returns to its caller.
-     * Called with a lock held, so that it may only calculate.
+     * whether the thread that joined the operation may run it before it returns to its caller. May
+     * be called with a lock held, so that it may only calculate.
      */
     long steps(JoinedOperation operation);
 
@@ -45,7 +46,9 @@ interface Engine {
 
     /**
      * Prepares an operation to be carried out again and again, as a whole, by one thread at a time
-     * with the scheduler's lock held. Called without a lock.
+     * with the scheduler's lock held. Called without a lock, and may take long. The operation has
+     * no number yet, and its memory may be in use, or be closed, which {@link Persistent#run} would
+     * find.
      *
      * @param operation what it is asked to {@linkplain JoinedOperation#countSent count} meanwhile
      *     is counted for each time that it is carried out

@@ -184,7 +184,18 @@ final class FusedReduction {
         }
     }
 
-    /** Chooses the loops. */
+    /**
+     * Chooses the loops, which {@link #reduce} does as well: for who wants none to be made there,
+     * as that may take long.
+     *
+     * @param outputs how many participants get the result
+     */
+    void choose(int outputs) {
+        if (inputs > 1) {
+            prepare(outputs);
+        }
+    }
+
     private void prepare(int outputs) {
         outputsPrepared = outputs;
         Fold fold = kernels.fold();

@@ -151,7 +151,7 @@ final class LaneKernel extends VectorKernel {
             long skipBytes,
             int sizeBytes) {
         // Slices, so that all are at the same place: it takes C2 less to find out that what each
-        // step touches is within them. Their objects exist for C2 only.
+        // step touches is within them, and it makes no objects of them.
         MemorySegment a = input.asSlice(inputAt, sizeBytes);
         MemorySegment b = slice(from, fromAt, next, skipBytes, sizeBytes);
         MemorySegment c = INPUTS > 2 ? slice(from, fromAt, next + 1, skipBytes, sizeBytes) : b;

@@ -169,6 +169,7 @@ final class OpenGroup implements Group {
                     sendLayout,
                     recvLayout,
                     stream);
+            part.participant = member.participant(part);
             part.prepare();
             if (kind == OperationKind.SEND_RECV && root == member.rank) {
                 if (sender) {

@@ -5,7 +5,7 @@ import org.nccl4j.collectives.BlockLayout;
 import org.nccl4j.collectives.DataType;
 import org.nccl4j.collectives.ReduceOp;
 
-/** An operation of a clique that is known by the {@link Part}s that its participants call. */
+/** An operation of a clique, known by the {@link Part}s that its participants call or record. */
 interface OperationOfParts extends JoinedOperation {
     Clique clique();
 
@@ -15,10 +15,10 @@ interface OperationOfParts extends JoinedOperation {
     /** The receiver of a pair; -1 in a collective. */
     int receiverRank();
 
-    /** One of the parts, all of which agree. */
+    /** What was called or recorded, as all parts agree about it; without the buffers of any. */
     Part first();
 
-    /** A participant's part; null if it has called nothing, or something empty. */
+    /** A participant's part; null if there is none yet, or an empty one. */
     Part part(int participant);
 
     /** Whether it is a send-receive. */
@@ -26,7 +26,7 @@ interface OperationOfParts extends JoinedOperation {
         return senderRank() >= 0;
     }
 
-    /** Bytes of each participant's larger buffer, all together. */
+    /** Bytes of each participant's larger buffer, all together, when all parts are there. */
     default long bytesOfParts() {
         long bytes = 0;
         for (int participant = 0; participant < participants(); participant++) {

@@ -14,7 +14,7 @@ import org.nccl4j.collectives.InvalidArgumentException;
  * of a layout are looked at only if what lies around them overlaps. Allocates nothing once it has
  * seen the largest case, unless there is an overlap to tell.
  *
- * <p>Thread safety: guarded by the scheduler's lock.
+ * <p>Thread safety: one thread at a time.
  */
 final class Overlaps {
     /** Up to so many ranks comparing each with each is faster than sorting. */

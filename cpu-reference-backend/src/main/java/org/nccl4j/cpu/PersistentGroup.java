@@ -11,16 +11,16 @@ import org.nccl4j.collectives.DeviceBuffer;
  * belong, and they are small, to issue the group is to move the data: enqueuing the ranks' calls,
  * joining and ending them takes several times as long as moving a few KiB.
  *
- * <p>Thread safety: guarded by the scheduler's lock.
+ * <p>Thread safety: made by one thread, then guarded by the scheduler's lock.
  */
 final class PersistentGroup {
     /**
-     * The most that all operations together may cost. They run with the lock held, which enqueuing
-     * them would be for about a microsecond.
+     * The most that all operations together may cost. They run with the lock held, and no longer
+     * than it would be to enqueue them: about a microsecond.
      */
     static final long MOST_BYTES = 16 << 10;
 
-    /** As each costs something. */
+    /** More cost too much: known early, as each is looked for among the others. */
     private static final int MOST_OPERATIONS = (int) (MOST_BYTES / Work.LEAST_COST_BYTES);
 
     /** The most participants of an operation: traffic is counted from each to each. */
@@ -42,12 +42,13 @@ final class PersistentGroup {
     }
 
     /**
-     * Prepares a group. Lock not held: it may take long.
+     * Prepares a group. Lock not held: it may take long. What is looked at here does not change.
      *
      * @param calls what was recorded
      * @return null if the operations do not agree, have participants whose calls are not in the
-     *     group, are of several communicators, empty, traced, too large or in memory that has to be
-     *     read from a file, or if the engine does not prepare them
+     *     group, write memory that lies between that of others, are of several communicators,
+     *     empty, traced, too large or in memory that has to be read from a file, or if the engine
+     *     does not prepare them
      */
     static PersistentGroup of(List<CpuRecordedGroup.Call> calls) {
         if (calls.isEmpty()) {
@@ -151,17 +152,19 @@ final class PersistentGroup {
         /** Takes what a rank has recorded, unless that shows already that it cannot be prepared. */
         boolean add(CpuRecordedGroup.Call call) {
             Member member = call.communicator().member();
-            if (member.clique != clique
-                    || clique.size > MOST_PARTICIPANTS
-                    || member.seat.trace() != null) {
+            if (member.clique != clique || member.seat.trace() != null) {
                 return false;
             }
             for (Part part : call.parts()) {
-                part.participant = member.participant(part);
                 if (part.isEmpty() || isMapped(part.send) || isMapped(part.recv)) {
                     return false;
                 }
-                operation(ring(member, part), part.participant).setPart(part);
+                SlotRing ring = ring(member, part);
+                if (ring.participants() > MOST_PARTICIPANTS) {
+                    return false;
+                }
+                operation(ring, part.participant).setPart(part);
+                // Not all of the cost, but soon there for what is large.
                 bytes += part.bytes(clique.size);
                 if (bytes > MOST_BYTES || operations.size() > MOST_OPERATIONS) {
                     return false;
@@ -178,6 +181,7 @@ final class PersistentGroup {
             return buffer != null && buffer.isMapped();
         }
 
+        /** That of a pair is made on first use. */
         private static SlotRing ring(Member member, Part part) {
             synchronized (member.clique.scheduler) {
                 return member.ring(part);
@@ -216,6 +220,7 @@ final class PersistentGroup {
                         || !operation.prepare()) {
                     return false;
                 }
+                // After the engine has chosen how to carry it out.
                 costBytes += operation.costBytes();
             }
             return costBytes <= MOST_BYTES;

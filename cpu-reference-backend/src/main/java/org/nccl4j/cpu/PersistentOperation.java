@@ -6,7 +6,7 @@ import java.util.Arrays;
  * One operation of a {@link PersistentGroup}: what its participants have recorded, and how an
  * engine carries it out again.
  *
- * <p>Thread safety: guarded by the scheduler's lock.
+ * <p>Thread safety: made by one thread, then guarded by the scheduler's lock.
  */
 final class PersistentOperation implements OperationOfParts {
     private final Clique clique;

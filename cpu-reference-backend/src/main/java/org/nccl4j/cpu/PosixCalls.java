@@ -31,9 +31,9 @@ final class PosixCalls {
     private static final int MADV_HUGEPAGE = 14;
     private static final int MADV_POPULATE_WRITE = 23;
     private static final long HUGE_PAGE_BYTES = 2 << 20;
-    private static final long PAGE_BYTES = 4 << 10;
+    static final long PAGE_BYTES = 4 << 10;
 
-    /** That Linux has as its plain one on any processor. */
+    /** The largest that Linux has as its plain one on any processor. Whole ones are unmapped. */
     private static final long LARGEST_PAGE_BYTES = 64 << 10;
 
     private PosixCalls() {}
