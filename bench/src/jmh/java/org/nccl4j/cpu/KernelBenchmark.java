@@ -37,14 +37,16 @@ import org.openjdk.jmh.annotations.Warmup;
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 10, time = 300, timeUnit = TimeUnit.MILLISECONDS)
-@Measurement(iterations = 7, time = 150, timeUnit = TimeUnit.MILLISECONDS)
+@Warmup(iterations = 6, time = 250, timeUnit = TimeUnit.MILLISECONDS)
+@Measurement(iterations = 5, time = 100, timeUnit = TimeUnit.MILLISECONDS)
 @Fork(
         value = 1,
         jvmArgsAppend = {
             "--enable-native-access=ALL-UNNAMED",
             "--add-modules=jdk.incubator.vector",
-            "-XX:+UseSerialGC"
+            "-XX:+UseSerialGC",
+            // JMH's own use of it, of which each JVM would tell.
+            "--sun-misc-unsafe-memory-access=allow"
         })
 public class KernelBenchmark {
     /** Element type. */

@@ -1,49 +1,128 @@
 package org.nccl4j.cpu;
 
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.ToDoubleFunction;
 import org.nccl4j.bench.JmhWords;
+import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.profile.GCProfiler;
+import org.openjdk.jmh.results.BenchmarkResult;
 import org.openjdk.jmh.results.RunResult;
+import org.openjdk.jmh.results.format.ResultFormatFactory;
+import org.openjdk.jmh.results.format.ResultFormatType;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
+import org.openjdk.jmh.runner.options.VerboseMode;
 
 /**
  * Runs {@link KernelBenchmark} and prints what is read and written per second, all buffers
- * together: the median of all iterations, with the lowest and the highest, the ratio of the medians
- * of Java and C, and the bytes that a call allocates.
+ * together, and the ratio of Java and C. In each of JMH's forks, here called rounds, Java and C of
+ * one row run one after the other, in JVMs of their own, so that what slows the machine for a while
+ * slows both: a ratio is one of the same round. Shown are medians of the rounds, with the lowest
+ * and the highest, and the bytes that a call allocates.
  */
 public final class KernelTable {
-    private static final String ROW = "%-10s %-6s %5s %9s %22s %22s %22s %6s %6s%n";
+    private static final String ROW = "%-10s %-6s %5s %9s %22s %22s %22s %18s %6s%n";
+    private static final List<String> COLUMNS = List.of("type", "reduction", "ranks", "sizeBytes");
+    private static final int ROUNDS = 5;
 
-    private KernelTable() {}
+    private final CommandLineOptions options;
+    private final int rounds;
+
+    /** By row, then by method: what each round gave. */
+    private final Map<List<String>, Map<String, List<RunResult>>> rows = new LinkedHashMap<>();
+
+    private KernelTable(CommandLineOptions options) {
+        this.options = options;
+        rounds = options.getForkCount().orElse(ROUNDS);
+    }
 
     /**
      * Runs it.
      *
      * @param arguments JMH's options
      */
-    public static void main(String[] arguments) throws RunnerException, IOException {
-        CommandLineOptions options = JmhWords.parse("bench/jmh kernels", arguments);
-        Collection<RunResult> results =
-                new Runner(
-                                new OptionsBuilder()
-                                        .parent(options)
-                                        .include(KernelBenchmark.class.getName())
-                                        .addProfiler(GCProfiler.class)
-                                        .build())
-                        .run();
-        Map<String, Map<String, RunResult>> rows = new LinkedHashMap<>();
-        for (RunResult result : results) {
-            rows.computeIfAbsent(row(result), key -> new LinkedHashMap<>())
-                    .put(result.getPrimaryResult().getLabel(), result);
+    public static void main(String[] arguments)
+            throws RunnerException, IOException, NoSuchFieldException {
+        KernelTable table = new KernelTable(JmhWords.parse("bench/jmh kernels", arguments));
+        table.run();
+        table.print();
+        table.writeResults();
+    }
+
+    private void run() throws RunnerException, NoSuchFieldException {
+        List<List<String>> wanted = List.of(List.of());
+        for (String column : COLUMNS) {
+            Collection<String> values = values(column);
+            wanted =
+                    wanted.stream()
+                            .flatMap(row -> values.stream().map(value -> with(row, value)))
+                            .toList();
         }
-        System.out.println();
+        for (int round = 0; round < rounds; round++) {
+            for (int i = 0; i < wanted.size(); i++) {
+                List<String> row = wanted.get(i);
+                progress(
+                        "kernels: round %d of %d, row %d of %d: %s"
+                                .formatted(
+                                        round + 1,
+                                        rounds,
+                                        i + 1,
+                                        wanted.size(),
+                                        String.join(" ", row)));
+                for (RunResult result : measure(row)) {
+                    rows.computeIfAbsent(row, key -> new LinkedHashMap<>())
+                            .computeIfAbsent(
+                                    result.getPrimaryResult().getLabel(), key -> new ArrayList<>())
+                            .add(result);
+                }
+            }
+        }
+        progress("");
+    }
+
+    private Collection<String> values(String column) throws NoSuchFieldException {
+        List<String> all =
+                List.of(KernelBenchmark.class.getField(column).getAnnotation(Param.class).value());
+        return options.getParameter(column).orElse(all);
+    }
+
+    private static List<String> with(List<String> row, String value) {
+        List<String> longer = new ArrayList<>(row);
+        longer.add(value);
+        return longer;
+    }
+
+    private Collection<RunResult> measure(List<String> row) throws RunnerException {
+        OptionsBuilder one = new OptionsBuilder();
+        one.parent(options)
+                .include(KernelBenchmark.class.getName())
+                .addProfiler(GCProfiler.class)
+                .verbosity(options.verbosity().orElse(VerboseMode.SILENT))
+                .shouldFailOnError(true)
+                .forks(1);
+        for (int i = 0; i < COLUMNS.size(); i++) {
+            one.param(COLUMNS.get(i), row.get(i));
+        }
+        return new Runner(one.build()).run();
+    }
+
+    /** Rewrites the line that says how far it is, if that is a terminal. */
+    private static void progress(String line) {
+        if (System.console() != null && System.console().isTerminal()) {
+            System.err.print("\r\u001b[K" + line);
+        }
+    }
+
+    private void print() {
         System.out.printf(
                 ROW,
                 "type",
@@ -55,61 +134,89 @@ public final class KernelTable {
                 "C GB/s",
                 "best/C",
                 "B/op");
-        for (Map<String, RunResult> row : rows.values()) {
-            RunResult best = row.get("best");
-            double[] inJava = rates(best);
-            double[] inC = rates(row.get("inC"));
+        rows.forEach((row, methods) -> {
+            double[] best = rates(methods.get("best"));
+            double[] inC = rates(methods.get("inC"));
             System.out.printf(
                     ROW,
-                    best.getParams().getParam("type"),
-                    best.getParams().getParam("reduction"),
-                    best.getParams().getParam("ranks"),
-                    best.getParams().getParam("sizeBytes"),
-                    spread(inJava),
-                    spread(rates(row.get("plain"))),
-                    spread(inC),
-                    inC.length == 0 ? "" : text(median(inJava) / median(inC), 2),
-                    text(best.getSecondaryResults().get("gc.alloc.rate.norm").getScore(), 1));
+                    row.get(0),
+                    row.get(1),
+                    row.get(2),
+                    row.get(3),
+                    spread(best, 1),
+                    spread(rates(methods.get("plain")), 1),
+                    spread(inC, 1),
+                    spread(ratios(best, inC), 2),
+                    best.length == 0 ? "" : text(median(allocated(methods.get("best"))), 1));
+        });
+    }
+
+    /** With JMH's {@code -rf} or {@code -rff}: every round, as JMH itself would write them. */
+    private void writeResults() {
+        if (!options.getResult().hasValue() && !options.getResultFormat().hasValue()) {
+            return;
         }
+        List<RunResult> all =
+                rows.values().stream()
+                        .flatMap(methods -> methods.values().stream())
+                        .flatMap(List::stream)
+                        .toList();
+        ResultFormatType format = options.getResultFormat().orElse(ResultFormatType.CSV);
+        ResultFormatFactory.getInstance(
+                        format,
+                        options.getResult()
+                                .orElse("jmh-result." + format.name().toLowerCase(Locale.ROOT)))
+                .writeOut(all);
     }
 
-    private static String row(RunResult result) {
-        return result.getParams().getParamsKeys().stream()
-                .map(result.getParams()::getParam)
-                .toList()
-                .toString();
+    /** Bytes per nanosecond in each round, the median of its iterations; none if it was not run. */
+    private static double[] rates(List<RunResult> found) {
+        return each(
+                found,
+                result -> {
+                    double bytes =
+                            2.0
+                                    * Integer.parseInt(result.getParams().getParam("ranks"))
+                                    * Integer.parseInt(result.getParams().getParam("sizeBytes"));
+                    return median(
+                            result.getBenchmarkResults().stream()
+                                    .map(BenchmarkResult::getIterationResults)
+                                    .flatMap(Collection::stream)
+                                    .mapToDouble(i -> bytes / i.getPrimaryResult().getScore())
+                                    .toArray());
+                });
     }
 
-    /** Bytes per nanosecond of each iteration, in order of size; none if it was not run. */
-    private static double[] rates(RunResult result) {
-        if (result == null) {
-            return new double[0];
-        }
-        double bytes =
-                2.0
-                        * Integer.parseInt(result.getParams().getParam("ranks"))
-                        * Integer.parseInt(result.getParams().getParam("sizeBytes"));
-        return result.getBenchmarkResults().stream()
-                .flatMap(fork -> fork.getIterationResults().stream())
-                .mapToDouble(iteration -> bytes / iteration.getPrimaryResult().getScore())
-                .sorted()
-                .toArray();
+    private static double[] allocated(List<RunResult> found) {
+        return each(
+                found, result -> result.getSecondaryResults().get("gc.alloc.rate.norm").getScore());
     }
 
-    private static double median(double[] sorted) {
-        return sorted[sorted.length / 2];
+    private static double[] each(List<RunResult> found, ToDoubleFunction<RunResult> value) {
+        return found == null ? new double[0] : found.stream().mapToDouble(value).toArray();
     }
 
-    private static String spread(double[] sorted) {
-        if (sorted.length == 0) {
+    private static double[] ratios(double[] over, double[] under) {
+        double[] ratios = new double[Math.min(over.length, under.length)];
+        Arrays.setAll(ratios, round -> over[round] / under[round]);
+        return ratios;
+    }
+
+    private static double median(double[] values) {
+        double[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return (sorted[(sorted.length - 1) / 2] + sorted[sorted.length / 2]) / 2;
+    }
+
+    private static String spread(double[] values, int digits) {
+        if (values.length == 0) {
             return "";
         }
-        return text(median(sorted), 1)
-                + " ("
-                + text(sorted[0], 1)
-                + "-"
-                + text(sorted[sorted.length - 1], 1)
-                + ")";
+        return "%s (%s-%s)"
+                .formatted(
+                        text(median(values), digits),
+                        text(Arrays.stream(values).min().getAsDouble(), digits),
+                        text(Arrays.stream(values).max().getAsDouble(), digits));
     }
 
     private static String text(double value, int digits) {
