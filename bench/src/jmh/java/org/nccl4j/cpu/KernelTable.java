@@ -1,6 +1,8 @@
 package org.nccl4j.cpu;
 
 import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -18,6 +20,7 @@ import org.openjdk.jmh.results.format.ResultFormatFactory;
 import org.openjdk.jmh.results.format.ResultFormatType;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
+import org.openjdk.jmh.runner.options.ChainedOptionsBuilder;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
 import org.openjdk.jmh.runner.options.VerboseMode;
@@ -33,6 +36,7 @@ public final class KernelTable {
     private static final String ROW = "%-10s %-6s %5s %9s %22s %22s %22s %18s %6s%n";
     private static final List<String> COLUMNS = List.of("type", "reduction", "ranks", "sizeBytes");
     private static final int ROUNDS = 5;
+    private static final String COMMAND = "bench/jmh kernels";
 
     private final CommandLineOptions options;
     private final int rounds;
@@ -46,19 +50,58 @@ public final class KernelTable {
     }
 
     /**
-     * Runs it.
+     * Runs it; ends the process with 1 if a JVM fails or the results cannot be written, and with 2
+     * if the options are wrong.
      *
      * @param arguments JMH's options
      */
-    public static void main(String[] arguments)
-            throws RunnerException, IOException, NoSuchFieldException {
-        KernelTable table = new KernelTable(JmhWords.parse("bench/jmh kernels", arguments));
-        table.run();
+    public static void main(String[] arguments) throws IOException, RunnerException {
+        CommandLineOptions options = JmhWords.parse(COMMAND, arguments);
+        if (options.shouldList() || options.shouldListWithParams()) {
+            Runner runner = new Runner(only(options).build());
+            if (options.shouldListWithParams()) {
+                runner.listWithParams(options);
+            } else {
+                runner.list();
+            }
+            return;
+        }
+        KernelTable table = new KernelTable(options);
+        if (table.rounds < 1) {
+            System.err.println(COMMAND + ": -f 0: there must be a round");
+            System.exit(2);
+        }
+        boolean complete = false;
+        try {
+            table.run();
+            complete = true;
+        } catch (RunnerException failure) {
+            progress("");
+            System.err.println(COMMAND + ": " + reason(failure));
+        }
+        // What has been measured before a failure took minutes.
         table.print();
-        table.writeResults();
+        if (!table.writeResults() || !complete) {
+            System.exit(1);
+        }
     }
 
-    private void run() throws RunnerException, NoSuchFieldException {
+    /** Of what JMH wraps, the exception that tells. */
+    private static String reason(Throwable failure) {
+        Throwable told = failure;
+        while (true) {
+            Throwable inner = told.getCause();
+            if (inner == null && told.getSuppressed().length > 0) {
+                inner = told.getSuppressed()[0];
+            }
+            if (inner == null) {
+                return told.toString();
+            }
+            told = inner;
+        }
+    }
+
+    private void run() throws RunnerException {
         List<List<String>> wanted = List.of(List.of());
         for (String column : COLUMNS) {
             Collection<String> values = values(column);
@@ -89,10 +132,13 @@ public final class KernelTable {
         progress("");
     }
 
-    private Collection<String> values(String column) throws NoSuchFieldException {
-        List<String> all =
-                List.of(KernelBenchmark.class.getField(column).getAnnotation(Param.class).value());
-        return options.getParameter(column).orElse(all);
+    private Collection<String> values(String column) {
+        try {
+            Param known = KernelBenchmark.class.getField(column).getAnnotation(Param.class);
+            return options.getParameter(column).orElse(List.of(known.value()));
+        } catch (NoSuchFieldException absent) {
+            throw new IllegalStateException(absent);
+        }
     }
 
     private static List<String> with(List<String> row, String value) {
@@ -102,10 +148,8 @@ public final class KernelTable {
     }
 
     private Collection<RunResult> measure(List<String> row) throws RunnerException {
-        OptionsBuilder one = new OptionsBuilder();
-        one.parent(options)
-                .include(KernelBenchmark.class.getName())
-                .addProfiler(GCProfiler.class)
+        ChainedOptionsBuilder one = only(options);
+        one.addProfiler(GCProfiler.class)
                 .verbosity(options.verbosity().orElse(VerboseMode.SILENT))
                 .shouldFailOnError(true)
                 .forks(1);
@@ -113,6 +157,10 @@ public final class KernelTable {
             one.param(COLUMNS.get(i), row.get(i));
         }
         return new Runner(one.build()).run();
+    }
+
+    private static ChainedOptionsBuilder only(CommandLineOptions options) {
+        return new OptionsBuilder().parent(options).include(KernelBenchmark.class.getName());
     }
 
     /** Rewrites the line that says how far it is, if that is a terminal. */
@@ -123,6 +171,9 @@ public final class KernelTable {
     }
 
     private void print() {
+        if (rows.isEmpty()) {
+            return;
+        }
         System.out.printf(
                 ROW,
                 "type",
@@ -151,10 +202,14 @@ public final class KernelTable {
         });
     }
 
-    /** With JMH's {@code -rf} or {@code -rff}: every round, as JMH itself would write them. */
-    private void writeResults() {
+    /**
+     * With JMH's {@code -rf} or {@code -rff}: writes every round, as JMH itself would.
+     *
+     * @return whether that file, if one was asked for, is complete
+     */
+    private boolean writeResults() {
         if (!options.getResult().hasValue() && !options.getResultFormat().hasValue()) {
-            return;
+            return true;
         }
         List<RunResult> all =
                 rows.values().stream()
@@ -162,11 +217,18 @@ public final class KernelTable {
                         .flatMap(List::stream)
                         .toList();
         ResultFormatType format = options.getResultFormat().orElse(ResultFormatType.CSV);
-        ResultFormatFactory.getInstance(
-                        format,
-                        options.getResult()
-                                .orElse("jmh-result." + format.name().toLowerCase(Locale.ROOT)))
-                .writeOut(all);
+        String file =
+                options.getResult().orElse("jmh-result." + format.name().toLowerCase(Locale.ROOT));
+        try (PrintStream out = new PrintStream(file, StandardCharsets.UTF_8)) {
+            ResultFormatFactory.getInstance(format, out).writeOut(all);
+            if (!out.checkError()) {
+                return true;
+            }
+            System.err.println(COMMAND + ": " + file + " cannot be written completely");
+        } catch (IOException failure) {
+            System.err.println(COMMAND + ": " + file + " cannot be written: " + failure);
+        }
+        return false;
     }
 
     /** Bytes per nanosecond in each round, the median of its iterations; none if it was not run. */
