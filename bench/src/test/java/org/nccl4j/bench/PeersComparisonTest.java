@@ -115,6 +115,8 @@ final class PeersComparisonTest {
                         """
                         import importlib.machinery, importlib.util, os, signal, sys
                         sys.dont_write_bytecode = True
+                        # Whoever starts the build in the background may have it ignored.
+                        signal.signal(signal.SIGINT, signal.default_int_handler)
                         path, turn, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
                         loader = importlib.machinery.SourceFileLoader("compare", path)
                         compare = importlib.util.module_from_spec(
